@@ -1,0 +1,1 @@
+//! Fold, next, and the driver

@@ -1,0 +1,1 @@
+//! Entries to a model request

@@ -1,0 +1,1 @@
+//! Wire dialects, retry hints, prices, and the scripted model

@@ -1,0 +1,1 @@
+//! Rules and facts to a decision

@@ -1,0 +1,192 @@
+//! The log's vocabulary: everything that happens to a session.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    AttemptNo, Baseline, Block, BootId, Call, CallId, Command, Decision, Digest, Epoch, Examination, Judgement, Limits,
+    ModelFailure, ModelInfo, Outcome, Reply, RunId, Seq, SessionId, ToolResult, UntouchedCounts,
+};
+
+/// The version of the log's format, written in the first record.
+pub const LOG_FORMAT: u32 = 1;
+
+/// An entry with its place in the log. The log is the state: a session is the fold of its records.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// Its place.
+    pub seq: Seq,
+    /// Wall-clock time, in milliseconds since 1970.
+    pub at: u64,
+    /// Active time of the session, in milliseconds: monotonic, does not run while no process has the session open.
+    pub tick: u64,
+    /// The epoch that wrote it.
+    pub epoch: Epoch,
+    /// What happened.
+    pub entry: Entry,
+}
+
+/// One thing that happened to a session.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Entry {
+    /// A process opened the session; effects in flight from an older epoch become doubtful.
+    Opened(Opened),
+    /// A prompt began a run.
+    RunStarted(Box<RunStarted>),
+    /// Input arrived from outside.
+    Commanded(Command),
+    /// The protected files were kept and the workspace was listed, before the first effect.
+    Baselined(Baseline),
+    /// The checks were counted on the untouched copy.
+    Counted(UntouchedCounts),
+    /// A request is about to be sent.
+    AttemptStarted(AttemptStarted),
+    /// A request ended.
+    AttemptEnded(Box<AttemptEnded>),
+    /// The model proposed a call.
+    Proposed(Call),
+    /// The tool said what the call would touch.
+    Examined(CallId, Examination),
+    /// The gates decided.
+    Decided(CallId, Decision),
+    /// The call is about to run; synced before its effect.
+    Intended(CallId),
+    /// The effect begins now.
+    Started(CallId),
+    /// The call has its one result.
+    Ended(Box<Ended>),
+    /// The verifier judged.
+    Judged(CallId, Judgement),
+    /// Hames told the model something of its own accord.
+    Noticed(Notice),
+    /// A broken record was set aside when the log was opened.
+    Repaired(Repaired),
+    /// The run yielded.
+    RunEnded(RunEnded),
+}
+
+/// See [`Entry::Opened`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Opened {
+    /// The session.
+    pub session: SessionId,
+    /// The log's format.
+    pub format: u32,
+    /// The version of Hames that writes from here on.
+    pub version: String,
+    /// The machine's boot.
+    pub boot: BootId,
+    /// The workspace's root.
+    pub workspace: String,
+}
+
+/// See [`Entry::RunStarted`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunStarted {
+    /// The run.
+    pub run: RunId,
+    /// What the user asked for.
+    pub prompt: Vec<Block>,
+    /// What stands before the prompt in the first message: folder, date, platform.
+    pub surroundings: String,
+    /// Its bounds.
+    pub limits: Limits,
+    /// The model.
+    pub model: ModelInfo,
+    /// The configured checks.
+    pub checks: Vec<String>,
+    /// The sandbox's mode, for example `workspace-write`.
+    pub sandbox: String,
+    /// The digest of the head sent with every request.
+    pub head: Digest,
+}
+
+/// See [`Entry::AttemptStarted`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttemptStarted {
+    /// The attempt.
+    pub attempt: AttemptNo,
+    /// How many messages the request holds.
+    pub messages: u32,
+    /// The digest of head and messages, cache markers aside.
+    pub request: Digest,
+}
+
+/// See [`Entry::AttemptEnded`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AttemptEnded {
+    /// The attempt.
+    pub attempt: AttemptNo,
+    /// What came of it.
+    pub result: AttemptResult,
+    /// How long it took, in milliseconds.
+    pub ms: u64,
+    /// A random number, 0..=999, drawn for the wait before a retry.
+    pub jitter: u16,
+}
+
+/// What came of an attempt.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AttemptResult {
+    /// A whole reply.
+    Reply(Reply),
+    /// A failure.
+    Failure(ModelFailure),
+    /// Stopped by a cancel or a limit.
+    Cancelled,
+}
+
+/// See [`Entry::Ended`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ended {
+    /// The call.
+    pub call: CallId,
+    /// Its result.
+    pub result: ToolResult,
+    /// How long it ran, in milliseconds.
+    pub ms: u64,
+}
+
+/// Something that Hames tells the model of its own accord.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Notice {
+    /// Why.
+    pub kind: NoticeKind,
+    /// What the model reads.
+    pub text: String,
+}
+
+/// Why Hames speaks up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NoticeKind {
+    /// The same thing was done three times without progress.
+    Repeating,
+    /// The reply was cut at the output limit; go on.
+    Continue,
+    /// The reply was empty; it is asked for again.
+    EmptyReply,
+    /// The reply stopped without `finish` while checks are configured.
+    Unfinished,
+    /// Resumed after a stop.
+    Resumed,
+}
+
+/// See [`Entry::Repaired`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Repaired {
+    /// What was set aside or cut, as a sentence.
+    pub text: String,
+}
+
+/// See [`Entry::RunEnded`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunEnded {
+    /// The run.
+    pub run: RunId,
+    /// Why.
+    pub outcome: Outcome,
+    /// The same in a sentence.
+    pub reason: String,
+}

@@ -1,0 +1,1 @@
+//! Isolation of processes and the path jail

@@ -1,0 +1,1 @@
+//! The journal: an append-only, hash-chained log

@@ -1,0 +1,1 @@
+//! Checks and evidence to a verdict
