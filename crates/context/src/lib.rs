@@ -1,1 +1,11 @@
-//! Entries to a model request
+//! Entries to a request: the instructions, and the view of the conversation that the model gets.
+//!
+//! Licence of this crate: purity that the compiler proves. It loads nothing itself; what it needs is given to it.
+//! Order is what a provider's prefix cache sees: first what never differs (instructions, tools), then what differs
+//! between machines, folders and days (the surroundings, in the first message), then the conversation.
+
+mod prompt;
+mod view;
+
+pub use prompt::{Surroundings, head};
+pub use view::View;

@@ -258,12 +258,10 @@ impl ToolResult {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Probe {
-    /// It happened; this is its result.
-    Happened(ToolResult),
+    /// It has this result: `Ok` when it is known to have happened, `InDoubt` with what is known when nobody can tell.
+    Settled(ToolResult),
     /// It did not happen; it may run.
     DidNotHappen,
-    /// Nobody can tell; the text says what is known.
-    Unknown(String),
 }
 
 /// What a file edit recorded before it wrote, so that a probe can tell whether it happened.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     AttemptNo, Baseline, Block, BootId, Call, CallId, Command, Decision, Digest, Epoch, Examination, Judgement, Limits,
-    ModelFailure, ModelInfo, Outcome, Reply, RunId, Seq, SessionId, ToolResult, UntouchedCounts,
+    ModelFailure, ModelInfo, Outcome, Probe, Reply, RunId, Seq, SessionId, ToolResult, UntouchedCounts,
 };
 
 /// The version of the log's format, written in the first record.
@@ -53,6 +53,8 @@ pub enum Entry {
     Intended(CallId),
     /// The effect begins now.
     Started(CallId),
+    /// After a crash: a call in doubt was looked into.
+    Probed(CallId, Probe),
     /// The call has its one result.
     Ended(Box<Ended>),
     /// The verifier judged.
@@ -108,7 +110,8 @@ pub struct AttemptStarted {
     pub attempt: AttemptNo,
     /// How many messages the request holds.
     pub messages: u32,
-    /// The digest of head and messages, cache markers aside.
+    /// The digest of the request, cache markers aside: a chain that starts with the digest of the head and takes in
+    /// each message in turn (`d = SHA-256(d, message)`), so that its cost does not grow with the conversation.
     pub request: Digest,
 }
 

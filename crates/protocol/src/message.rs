@@ -230,13 +230,8 @@ pub enum Message {
         /// The ids to echo, one for each tool call part.
         wire_ids: Vec<String>,
     },
-    /// The results of all calls of the reply before, in call order, and then what Hames adds.
-    Results {
-        /// One for each call.
-        results: Vec<WireResult>,
-        /// Notices that follow the results in the same message.
-        notices: Vec<Block>,
-    },
+    /// The results of all calls of the reply before, in call order.
+    Results(Vec<WireResult>),
 }
 
 /// A tool result as it goes to the model.
