@@ -37,6 +37,8 @@ pub enum Entry {
     Commanded(Command),
     /// The protected files were kept and the workspace was listed, before the first effect.
     Baselined(Baseline),
+    /// That failed, for this reason: no effect may begin, so the run ends.
+    NotBaselined(String),
     /// The checks were counted on the untouched copy.
     Counted(UntouchedCounts),
     /// A request is about to be sent.
@@ -168,12 +170,8 @@ pub enum NoticeKind {
     Repeating,
     /// The reply was cut at the output limit; go on.
     Continue,
-    /// The reply was empty; it is asked for again.
-    EmptyReply,
     /// The reply stopped without `finish` while checks are configured.
     Unfinished,
-    /// Resumed after a stop.
-    Resumed,
 }
 
 /// See [`Entry::Repaired`].

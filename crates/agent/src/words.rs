@@ -1,0 +1,52 @@
+//! What Hames says to the model of its own accord: each a sentence that names the thing, the cause and the remedy.
+
+use hames_protocol::{CheckKind, Judgement, Verdict};
+
+pub(crate) const REPEATING: &str = "You have made the same calls with the same results three times and nothing in the workspace has changed. Try something different: read another file, change the code, or finish and say what is missing.";
+pub(crate) const CONTINUE: &str =
+    "Your reply was cut at the output limit. Continue exactly where it stopped, without repeating what you wrote.";
+pub(crate) const UNFINISHED: &str = "Your reply ended without a tool call, and the task is not verified yet. If the work is complete, call finish, which runs the checks; otherwise go on.";
+pub(crate) const RESUME: &str = "Continue where you stopped.";
+pub(crate) const CANCELLED: &str = "Cancelled by the user before it ended; parts of it may have happened.";
+pub(crate) const NOT_RUN: &str = "Not run: the run was stopped first.";
+pub(crate) const TIME_UP: &str = "Stopped: the run's time was up; parts of it may have happened.";
+pub(crate) const IN_DOUBT: &str =
+    "IN DOUBT: Hames stopped while this ran, and cannot tell whether it happened. Look before you repeat it.";
+pub(crate) const ALREADY_FINISHED: &str = "Not run: the task was already finished.";
+pub(crate) const FINISHED: &str = "Finished. No checks are configured, so nothing was verified.";
+
+/// Why no call of a reply that the output limit cut may run.
+pub(crate) const CUT: &str = "Not run: the reply was cut at the output limit, so this call may be incomplete even if it looks whole. Make the call again; split a long file into a smaller first write and later edits.";
+
+/// Why no call of a reply with broken arguments may run.
+pub(crate) fn broken(problem: &str) -> String {
+    format!(
+        "Not run: the arguments of a call in this reply are not whole JSON ({problem}). Make all calls of the reply again, with complete arguments."
+    )
+}
+
+/// The verdict as the result of `finish`.
+pub(crate) fn verdict(judgement: &Judgement) -> String {
+    let mut text = match judgement.verdict {
+        Verdict::Pass => "Verified: the checks pass.".to_owned(),
+        Verdict::Fail => "Not done: a check fails. Fix the cause, then call finish again.".to_owned(),
+        Verdict::Unverifiable => {
+            "Not done: the checks gave no positive evidence. Fix what keeps them from running, then call finish again."
+                .to_owned()
+        }
+    };
+    for check in &judgement.evidence {
+        let kind = match &check.kind {
+            CheckKind::Tests { runner, ran, .. } => format!("{runner}, {ran} tests"),
+            CheckKind::ExitCode => format!("exit code {}", check.exit_code),
+        };
+        text.push_str(&format!("\n\n`{}` ({kind}): {}", check.command, check.reason));
+        if check.verdict != Verdict::Pass && !check.output.is_empty() {
+            text.push_str(&format!("\n{}", check.output.trim_end()));
+        }
+    }
+    if !judgement.set_aside.is_empty() {
+        text.push_str(&format!("\n\nSet aside for the checks: {}.", judgement.set_aside.join(", ")));
+    }
+    text
+}
