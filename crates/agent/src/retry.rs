@@ -174,7 +174,7 @@ mod tests {
         let mut retry = Retry::default();
         retry.fail(&failure(FailureKind::Transient, Some(45_256_000)), moment(0));
         let Some(Verdict::GiveUp(text)) = retry.verdict() else { panic!("waits") };
-        assert!(text.contains("12h34m16s") && text.contains("2026-03-02 00:34 UTC"), "{text}");
+        assert!(text.contains("12h34m16s") && text.contains("2026-03-02 00:35 UTC"), "{text}");
     }
 
     #[test]

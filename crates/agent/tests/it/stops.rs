@@ -1,0 +1,94 @@
+//! Cancelling, crashing and resuming: the log is complete, every call is answered, nothing is repeated blindly.
+
+use hames_protocol::{CancelCause, Command, Entry, Event, Outcome};
+use serde_json::json;
+
+use crate::world::{Play, World, call, says, text};
+
+fn cancel_after(ms: u64) -> impl futures_core::Stream<Item = Command> + Send {
+    futures_util::stream::unfold(Some(ms), |wait| async move {
+        match wait {
+            Some(ms) => {
+                tokio::time::sleep(std::time::Duration::from_millis(ms)).await;
+                Some((Command::Cancel { cause: CancelCause::Interrupt }, None))
+            }
+            None => std::future::pending().await,
+        }
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancel_stops_running_calls_and_answers_every_open_one() {
+    let calls = vec![call("a", "sh", json!({})), call("b", "sh", json!({"n": 2})), call("c", "look", json!({}))];
+    let world = World::new(vec![says(calls), says(vec![text("ok")])]).slow_tools();
+    let result = world.run_with("go", cancel_after(100)).await.unwrap();
+    assert_eq!(result.outcome, Outcome::Cancelled);
+    assert_eq!(world.ran(), ["sh {}"], "it never ended, and no other began");
+    assert_eq!(world.run("again").await.outcome, Outcome::Answered, "the conversation is whole");
+    let last = world.requests().pop().unwrap();
+    assert_eq!(last[2]["results"].as_array().unwrap().iter().filter(|r| r[1] == "cancelled").count(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancel_while_the_model_writes_ends_the_attempt() {
+    let world = World::new(vec![Play::Hang, says(vec![text("ok")])]);
+    let result = world.run_with("go", cancel_after(100)).await.unwrap();
+    assert_eq!((result.outcome, result.turns, result.cost_usd), (Outcome::Cancelled, 0, None));
+    assert_eq!(world.run("again").await.outcome, Outcome::Answered);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_told_as_committed_is_everything_in_the_order_of_the_log() {
+    let world = World::new(vec![says(vec![call("a", "sh", json!({}))]), says(vec![text("ok")])]);
+    world.run("go").await;
+    let told = world.events().into_iter().filter_map(|event| match event {
+        Event::Committed(record) => Some(record),
+        _ => None,
+    });
+    assert_eq!(told.collect::<Vec<_>>(), *world.log.0.lock().unwrap());
+}
+
+/// Runs the same script, loses the process after each record in turn, resumes, and looks at the end.
+#[tokio::test(start_paused = true)]
+async fn a_crash_after_any_record_is_resumed_to_the_same_end() {
+    let plays = || {
+        vec![
+            says(vec![call("a", "look", json!({})), call("b", "sh", json!({"n": 1}))]),
+            says(vec![call("c", "put", json!({})), call("d", "finish", json!({"summary": "s"}))]),
+        ]
+    };
+    let whole = World::new(plays()).verified_by(vec![Ok(hames_protocol::Verdict::Pass)]);
+    assert_eq!(whole.run("go").await.outcome, Outcome::Done);
+    let records = whole.log.0.lock().unwrap().clone();
+    for cut in 2..records.len() {
+        let kept = records[..cut].to_vec();
+        let replies = kept.iter().filter(|r| matches!(r.entry, Entry::AttemptEnded(_))).count();
+        let rest = plays().into_iter().skip(replies).collect();
+        let resumed = World::new(rest).verified_by(vec![Ok(hames_protocol::Verdict::Pass)]);
+        *resumed.log.0.lock().unwrap() = kept.clone();
+        let result = resumed.run("").await;
+        assert_eq!(result.outcome, Outcome::Done, "after {cut}: {:?}", kept.last());
+        assert_eq!((result.turns, result.tool_calls, result.summary.as_str()), (2, 4, "s"));
+        let began = |name: &str| kept.iter().any(|r| matches!(&r.entry, Entry::Started(id) if id.as_str() == name));
+        let reran = resumed.ran().iter().any(|line| line.starts_with("sh {"));
+        assert!(!(began("call-2") && reran), "a call that began is not repeated blindly (after {cut})");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finished_session_has_nothing_to_continue() {
+    let world = World::new(vec![says(vec![text("42")])]);
+    world.run("?").await;
+    let problem = world.run_with("", futures_util::stream::pending()).await.unwrap_err();
+    assert!(problem.to_string().contains("nothing to continue"), "{problem}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limited_run_is_continued_without_a_prompt() {
+    let calls = |id: &str, n: u32| says(vec![call(id, "put", json!({"n": n}))]);
+    let mut world = World::new(vec![calls("a", 1), says(vec![text("ok")])]);
+    world.limits.max_turns = 1;
+    assert_eq!(world.run("go").await.outcome, Outcome::Limit);
+    let result = world.run("").await;
+    assert_eq!((result.outcome, result.run_id.as_str()), (Outcome::Answered, "run-2"));
+}
