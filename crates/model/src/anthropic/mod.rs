@@ -1,0 +1,9 @@
+//! The Anthropic Messages dialect: `POST /v1/messages`, version 2023-06-01, streamed.
+//!
+//! Source of the format: <https://docs.claude.com/en/api/messages> and
+//! <https://docs.claude.com/en/docs/build-with-claude/streaming>.
+
+mod assemble;
+mod failure;
+
+pub(crate) use assemble::Assembler;
