@@ -5,4 +5,9 @@
 //! rule.
 
 mod anthropic;
+pub mod catalogue;
 mod raw_json;
+mod retry_hint;
+mod sse;
+
+pub use anthropic::{Anthropic, AnthropicConfig};

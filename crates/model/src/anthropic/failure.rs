@@ -57,6 +57,15 @@ pub(super) fn from_event(data: &str) -> ModelFailure {
     failure(told.kind(), format!("Anthropic broke off its reply ({}).{}", told.sentence(), remedy(told.kind())))
 }
 
+/// What an HTTP status says may be done about it.
+pub(super) fn status_kind(status: u16) -> FailureKind {
+    match status {
+        408 | 409 | 429 | 500.. => FailureKind::Transient,
+        401..=403 => FailureKind::Credential,
+        _ => FailureKind::Rejected,
+    }
+}
+
 /// What the reader of a failure can do, as a sentence with a blank before it.
 pub(super) fn remedy(kind: FailureKind) -> &'static str {
     match kind {
