@@ -1,0 +1,92 @@
+//! What went wrong, as failures shaped by what may be done next.
+
+use hames_protocol::{FailureKind, ModelFailure};
+use serde_json::Value;
+
+/// How much of a provider's own words a message quotes, in characters.
+const QUOTED_CHARS: usize = 300;
+
+/// A failure without hints.
+pub(super) fn failure(kind: FailureKind, message: impl Into<String>) -> ModelFailure {
+    ModelFailure { kind, message: message.into(), retry_after_ms: None, usage: None }
+}
+
+/// What an error body or an error event says.
+pub(super) struct Told {
+    /// The provider's error type, for example `overloaded_error`; empty when it names none.
+    pub(super) name: String,
+    /// Its words, on one line and bounded.
+    pub(super) words: String,
+}
+
+impl Told {
+    /// Reads `{"type":"error","error":{"type":…,"message":…}}`, what gateways make of it, or plain text.
+    pub(super) fn read(body: &str) -> Self {
+        let json: Value = serde_json::from_str(body).unwrap_or_default();
+        let error = json.get("error").unwrap_or(&json);
+        let field = |name: &str| error.get(name).or_else(|| json.get(name)).and_then(Value::as_str);
+        let words = error.as_str().or_else(|| field("message")).or_else(|| field("detail")).unwrap_or(body);
+        let name = error.get("type").and_then(Value::as_str).unwrap_or_default();
+        Self { name: one_line(name), words: one_line(words) }
+    }
+
+    /// What may be done about it; a type that this version does not know may pass.
+    pub(super) fn kind(&self) -> FailureKind {
+        match self.name.as_str() {
+            "invalid_request_error" | "not_found_error" | "request_too_large" => FailureKind::Rejected,
+            "authentication_error" | "permission_error" | "billing_error" => FailureKind::Credential,
+            _ => FailureKind::Transient,
+        }
+    }
+
+    /// Type and words, without a full stop at the end.
+    pub(super) fn sentence(&self) -> String {
+        let words = self.words.trim_end_matches('.');
+        match (self.name.as_str(), words) {
+            ("", "") => "it gave no reason".to_owned(),
+            ("", words) => words.to_owned(),
+            (name, "") => name.to_owned(),
+            (name, words) => format!("{name}: {words}"),
+        }
+    }
+}
+
+/// The failure that an `error` event tells of after the provider had already answered 200.
+pub(super) fn from_event(data: &str) -> ModelFailure {
+    let told = Told::read(data);
+    failure(told.kind(), format!("Anthropic broke off its reply ({}).{}", told.sentence(), remedy(told.kind())))
+}
+
+/// What an HTTP status says may be done about it.
+pub(super) fn status_kind(status: u16) -> FailureKind {
+    match status {
+        408 | 409 | 429 | 500.. => FailureKind::Transient,
+        401..=403 => FailureKind::Credential,
+        _ => FailureKind::Rejected,
+    }
+}
+
+/// What the reader of a failure can do, as a sentence with a blank before it.
+pub(super) fn remedy(kind: FailureKind) -> &'static str {
+    match kind {
+        FailureKind::Transient => " The same request may succeed later.",
+        FailureKind::Credential => " Check the API key, its rights and its account (ANTHROPIC_API_KEY).",
+        FailureKind::Rejected => " Repeating the same request cannot help.",
+        FailureKind::Setup => " Check the base URL (ANTHROPIC_BASE_URL).",
+    }
+}
+
+/// Foreign text for people: runs of blanks and control characters become one blank, and the end is cut off.
+fn one_line(text: &str) -> String {
+    let mut line = String::new();
+    for word in text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()) {
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    match line.char_indices().nth(QUOTED_CHARS) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
