@@ -6,3 +6,4 @@
 
 mod anthropic;
 mod raw_json;
+pub mod script;
