@@ -8,6 +8,7 @@ mod anthropic;
 pub mod catalogue;
 mod raw_json;
 mod retry_hint;
+pub mod script;
 mod sse;
 
 pub use anthropic::{Anthropic, AnthropicConfig};

@@ -47,11 +47,7 @@ fn tool(spec: &ToolSpec) -> Value {
 pub(super) fn encode(model: &str, message: &Message) -> Encoded {
     match message {
         Message::User(blocks) => user_message(content(blocks, EMPTY)),
-        Message::Results { results, notices } => {
-            let results = results.iter().map(tool_result);
-            let notices = notices.iter().filter_map(block);
-            user_message(or_text(results.chain(notices).collect(), EMPTY))
-        }
+        Message::Results(results) => user_message(or_text(results.iter().map(tool_result).collect(), EMPTY)),
         Message::Assistant { reply, wire_ids } => {
             let blocks = assistant_blocks(model, reply, wire_ids);
             let body = format!(r#"{{"role":"assistant","content":[{}]}}"#, blocks.join(","));

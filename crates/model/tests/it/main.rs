@@ -1,0 +1,5 @@
+//! The model crate through its public face.
+
+mod script_file;
+mod script_police;
+mod script_server;

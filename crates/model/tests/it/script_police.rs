@@ -1,0 +1,1 @@
+//! The checker: for every rule a body that passes and the smallest change that breaks it.
