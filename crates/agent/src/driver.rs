@@ -113,7 +113,7 @@ impl Driver {
     ///
     /// # Errors
     /// When the log cannot be written or the kept listing of the workspace not be read.
-    pub async fn open(
+    pub fn open(
         ports: Ports,
         head: &Head,
         records: &[Record],

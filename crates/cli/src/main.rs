@@ -1,1 +1,48 @@
-fn main() {}
+//! The `hames` binary: arguments, output, exit codes. The first user of the library's face.
+
+mod args;
+mod choice;
+mod duration;
+mod exit;
+mod identity;
+mod output;
+mod prompt;
+mod run;
+mod sandbox;
+mod script;
+mod session;
+mod signal;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::{Cli, Verb};
+use crate::exit::Failure;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse_from(args::with_short_run(std::env::args_os()));
+    let done = match cli.verb {
+        Verb::Run(options) => block_on(run::run(options)),
+        Verb::Sandbox(options) => block_on(sandbox::run(options)),
+        Verb::Session(verb) => session::run(verb),
+        Verb::Script(verb) => block_on(script::run(verb)),
+    };
+    match done {
+        Ok(code) => code,
+        Err(failure) => {
+            output::complain(&failure.message);
+            failure.code()
+        }
+    }
+}
+
+/// One thread drives everything: the waiting is elsewhere, and a second thread would cost start time and memory.
+fn block_on(future: impl Future<Output = Result<ExitCode, Failure>>) -> Result<ExitCode, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::internal(format!("The runtime cannot start: {error}.")))?;
+    let done = runtime.block_on(future);
+    // A blocking read of a stopped effect must not hold up the end of the process.
+    runtime.shutdown_background();
+    done
+}

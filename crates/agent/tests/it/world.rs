@@ -333,7 +333,7 @@ impl World {
         self
     }
 
-    pub(crate) async fn driver(&self) -> Driver {
+    pub(crate) fn driver(&self) -> Driver {
         let ports = Ports {
             model: self.model.clone(),
             tools: self.tools.clone(),
@@ -354,7 +354,7 @@ impl World {
             boot: BootId::new("b"),
             workspace: "/nowhere".into(),
         };
-        Driver::open(ports, &head, &records, opened, Vec::new()).await.unwrap()
+        Driver::open(ports, &head, &records, opened, Vec::new()).unwrap()
     }
 
     pub(crate) async fn run(&self, prompt: &str) -> RunResult {
@@ -369,7 +369,7 @@ impl World {
         let blocks = if prompt.is_empty() { Vec::new() } else { vec![Block::text(prompt)] };
         let prompt =
             Prompt { blocks, surroundings: "here".into(), limits: self.limits, sandbox: "workspace-write".into() };
-        self.driver().await.run(prompt, commands).await
+        self.driver().run(prompt, commands).await
     }
 
     pub(crate) fn ran(&self) -> Vec<String> {

@@ -1,0 +1,210 @@
+//! The command line, as clap reads it.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::duration;
+
+/// A coding agent that finishes real tasks: the model proposes, Hames decides.
+#[derive(Debug, Parser)]
+#[command(name = "hames", version, disable_help_subcommand = true, arg_required_else_help = true)]
+#[command(after_help = "`hames -p PROMPT` is short for `hames run PROMPT`.\n\nExit codes: 0 done or answered, 1 internal error, \
+2 usage or configuration, 3 a limit or stuck, 4 not verified, 5 a tool failed for good, 6 the model or provider failed, \
+7 needs a person, 130 cancelled by SIGINT, 143 by SIGTERM.")]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Run a task to its end, check it, and say how it went
+    Run(Box<RunOptions>),
+    /// Run a command as the agent's tools would, and exit as it did
+    Sandbox(SandboxOptions),
+    /// Look at recorded sessions
+    #[command(subcommand)]
+    Session(SessionVerb),
+    /// Work with scripted models
+    #[command(subcommand)]
+    Script(ScriptVerb),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunOptions {
+    /// The task; read from standard input when it is left out and something is piped
+    pub(crate) prompt: Option<String>,
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// The model: `anthropic/NAME` or `scripted:FILE`; by default that of the first key found
+    #[arg(short, long, value_name = "PROVIDER/NAME")]
+    pub(crate) model: Option<String>,
+    /// Where the provider's API is; overrides ANTHROPIC_BASE_URL
+    #[arg(long, value_name = "URL")]
+    pub(crate) base_url: Option<String>,
+    /// A command that must pass before the task counts as done (repeatable)
+    #[arg(long, value_name = "CMD")]
+    pub(crate) verify: Vec<String>,
+    /// Stop after this many model replies
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_turns: u32,
+    /// Stop after this time, for example 90s, 5m or 1h30m
+    #[arg(long, value_name = "TIME", default_value = "30m", value_parser = duration::parse_ms)]
+    pub(crate) max_time: u64,
+    /// Stop after this many tokens of input and output together
+    #[arg(long, value_name = "N", default_value_t = 2_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) max_tokens: u64,
+    /// Stop after this many US dollars
+    #[arg(long, value_name = "USD", value_parser = money)]
+    pub(crate) max_cost: Option<f64>,
+    /// How the result is printed
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = OutputFormat::Text)]
+    pub(crate) output_format: OutputFormat,
+    /// Continue this session; without a prompt, where it stopped
+    #[arg(long, value_name = "ID", conflicts_with = "continue_last")]
+    pub(crate) resume: Option<String>,
+    /// Continue the workspace's last session
+    #[arg(long = "continue")]
+    pub(crate) continue_last: bool,
+}
+
+/// Where commands run and what they may change.
+#[derive(Debug, Args)]
+pub(crate) struct Place {
+    /// The folder to work in [default: the current one]
+    #[arg(short = 'C', long, value_name = "DIR")]
+    pub(crate) workspace: Option<PathBuf>,
+    /// Protect paths against changes, in gitignore syntax (repeatable)
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) protect: Vec<String>,
+    /// Leave paths open that would be protected (repeatable)
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) unprotect: Vec<String>,
+    /// How commands are kept apart from the machine
+    #[arg(long, value_name = "MODE", value_enum, default_value_t = SandboxMode::WorkspaceWrite)]
+    pub(crate) sandbox: SandboxMode,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SandboxMode {
+    /// The workspace and a private /tmp are writable, nothing else; no network
+    WorkspaceWrite,
+    /// Only a private /tmp is writable
+    ReadOnly,
+    /// No sandbox at all
+    Off,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OutputFormat {
+    /// For people
+    Text,
+    /// One object at the end
+    Json,
+    /// One event a line, the result last
+    StreamJson,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SandboxOptions {
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// End the command after this time
+    #[arg(long, value_name = "TIME", value_parser = duration::parse_ms)]
+    pub(crate) timeout: Option<u64>,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(crate) command: Vec<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SessionVerb {
+    /// List sessions, the last first
+    List {
+        /// Only those of this folder
+        #[arg(short = 'C', long, value_name = "DIR")]
+        workspace: Option<PathBuf>,
+    },
+    /// Print a session's log, one record a line
+    Show {
+        /// The session's id, or its first eight characters
+        id: String,
+    },
+    /// Check that a session's log is whole and unaltered
+    Verify {
+        /// The session's id, or its first eight characters
+        id: String,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ScriptVerb {
+    /// Serve a script over HTTP, as the provider would
+    Serve {
+        /// The script, YAML or JSONL
+        file: PathBuf,
+        /// The wire format
+        #[arg(long, value_enum, default_value_t = ScriptDialect::Anthropic)]
+        dialect: ScriptDialect,
+        /// Where to listen; port 0 takes a free one
+        #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
+        listen: std::net::SocketAddr,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ScriptDialect {
+    /// Anthropic Messages
+    Anthropic,
+}
+
+fn money(text: &str) -> Result<f64, String> {
+    match text.trim_start_matches('$').parse::<f64>() {
+        Ok(usd) if usd.is_finite() && usd > 0.0 => Ok(usd),
+        _ => Err("expected an amount of US dollars above zero, for example 0.50".to_owned()),
+    }
+}
+
+/// Reads `hames -p …` as `hames run …`: the flag that users of other agents know.
+pub(crate) fn with_short_run(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = arguments.collect();
+    let first_is_flag = arguments.get(1).is_some_and(|first| first.to_string_lossy().starts_with('-'));
+    let end = arguments.iter().position(|argument| argument == "--").unwrap_or(arguments.len());
+    let short = arguments.iter().take(end).position(|argument| argument == "-p" || argument == "--print");
+    if let (true, Some(at)) = (first_is_flag, short) {
+        arguments.remove(at);
+        arguments.insert(1, "run".into());
+    }
+    arguments
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run_options(line: &str) -> RunOptions {
+        let arguments = with_short_run(line.split(' ').map(OsString::from));
+        match Cli::try_parse_from(arguments).expect(line).verb {
+            Verb::Run(options) => *options,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_short_form_is_a_run_wherever_the_flag_stands() {
+        assert_eq!(run_options("hames -p fix").prompt.as_deref(), Some("fix"));
+        let options = run_options("hames --max-turns 3 -p fix --verify true");
+        assert_eq!((options.max_turns, options.verify), (3, vec!["true".to_owned()]));
+        assert_eq!(run_options("hames run -- -p").prompt.as_deref(), Some("-p"));
+    }
+
+    #[test]
+    fn limits_that_bound_nothing_are_usage_errors() {
+        for flag in ["--max-turns 0", "--max-tokens 0", "--max-cost 0", "--max-cost -1", "--max-cost nan", "--max-time 0s"] {
+            let line = format!("hames run x {flag}");
+            assert!(Cli::try_parse_from(line.split(' ')).is_err(), "{flag}");
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! What is printed: data on standard output, everything else on standard error, no control character raw.
+
+use std::io::Write;
+use std::sync::Mutex;
+
+use hames::protocol::port::Observer;
+use hames::protocol::{
+    Arguments, AttemptResult, Call, CallId, CheckEvidence, CheckKind, Decision, Entry, Event, ModelInfo, NoticeKind,
+    Outcome, Record, RunResult, Status, Verdict,
+};
+
+use crate::args::OutputFormat;
+use crate::duration;
+use crate::exit::Failure;
+
+/// Waits longer than this are shown, in milliseconds.
+const SHOWN_WAIT_MS: u64 = 10_000;
+
+/// Text that is safe on a terminal: control characters, line feeds and tabs aside, are shown as escapes.
+pub(crate) fn plain(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for character in text.chars() {
+        let hidden = matches!(character, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        if (character.is_control() && character != '\n' && character != '\t') || hidden {
+            safe.extend(character.escape_unicode());
+        } else {
+            safe.push(character);
+        }
+    }
+    safe
+}
+
+/// Prints a line of data.
+pub(crate) fn print_line(text: &str) -> Result<(), Failure> {
+    let mut stdout = std::io::stdout().lock();
+    let written = writeln!(stdout, "{text}").and_then(|()| stdout.flush());
+    written.map_err(|error| match error.kind() {
+        // Whoever reads has seen enough; that is no error of ours, but the rest is lost.
+        std::io::ErrorKind::BrokenPipe => Failure::internal("Standard output was closed before everything was printed."),
+        _ => Failure::internal(format!("Standard output cannot be written: {error}.")),
+    })
+}
+
+/// Says something beside the data.
+pub(crate) fn note(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{}", plain(text));
+}
+
+/// Says what went wrong.
+pub(crate) fn complain(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "hames: {}", plain(text));
+}
+
+/// A wall-clock time in UTC, to the second.
+pub(crate) fn moment(at_ms: u64) -> String {
+    let at = i64::try_from(at_ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
+    at.map_or_else(|| "?".to_owned(), |at| at.strftime("%Y-%m-%d %H:%M:%SZ").to_string())
+}
+
+/// The name of an outcome, as in JSON.
+pub(crate) fn outcome_name(outcome: Outcome) -> String {
+    serde_json::to_value(outcome).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+/// Prints the one result of a run.
+pub(crate) fn result(format: OutputFormat, result: &RunResult) -> Result<(), Failure> {
+    let mut value = serde_json::to_value(result).map_err(Failure::internal)?;
+    match format {
+        OutputFormat::Text => print_line(&text_result(result)),
+        OutputFormat::Json => print_line(&value.to_string()),
+        OutputFormat::StreamJson => {
+            if let Some(map) = value.as_object_mut() {
+                map.shift_insert(0, "type".into(), "result".into());
+            }
+            print_line(&value.to_string())
+        }
+    }
+}
+
+fn text_result(result: &RunResult) -> String {
+    let mut lines = Vec::new();
+    if !result.summary.trim().is_empty() {
+        lines.push(format!("{}\n", result.summary.trim()));
+    }
+    let verdict = match result.verdict {
+        Some(Verdict::Pass) => ", verified",
+        Some(Verdict::Fail) => ", a check fails",
+        Some(Verdict::Unverifiable) => ", the checks show nothing",
+        None => "",
+    };
+    lines.push(format!("{}{verdict}: {}", outcome_name(result.outcome), result.reason));
+    lines.extend(result.evidence.iter().map(evidence_line));
+    let counted = result.guards.len();
+    if counted > 0 {
+        lines.push(format!("  {counted} guard{} fired", if counted == 1 { "" } else { "s" }));
+    }
+    for file in &result.files_changed {
+        let change = serde_json::to_value(file.change).unwrap_or_default();
+        lines.push(format!("  {} {}", change.as_str().unwrap_or_default(), file.path));
+    }
+    let cost = result.cost_usd.map(|usd| format!(", ${usd:.4}")).unwrap_or_default();
+    let sandbox = if result.sandbox == "off" { ", WITHOUT a sandbox" } else { "" };
+    lines.push(format!(
+        "  {} turns, {} tokens{cost}, {}{sandbox}, session {}",
+        result.turns,
+        result.usage.total(),
+        duration::human(result.duration_ms),
+        result.session_id
+    ));
+    plain(&lines.join("\n"))
+}
+
+fn evidence_line(check: &CheckEvidence) -> String {
+    let kind = match &check.kind {
+        CheckKind::Tests { runner, ran, .. } => format!("{runner}, {ran} tests"),
+        CheckKind::ExitCode => format!("no tests; exit code {}", check.exit_code),
+    };
+    format!("  `{}` ({kind}): {}", check.command, check.reason)
+}
+
+/// Prints every event as a line of JSON.
+pub(crate) struct Stream;
+
+impl Observer for Stream {
+    fn observe(&self, event: &Event) {
+        let line = match event {
+            Event::Committed(record) => serde_json::to_value(record).map(|mut value| {
+                if let Some(map) = value.as_object_mut() {
+                    map.shift_insert(0, "type".into(), "committed".into());
+                }
+                value
+            }),
+            Event::TextDelta(text) => Ok(serde_json::json!({"type": "text_delta", "text": text})),
+            Event::ReasoningDelta(text) => Ok(serde_json::json!({"type": "reasoning_delta", "text": text})),
+            Event::CallDelta { name } => Ok(serde_json::json!({"type": "call_delta", "name": name})),
+            Event::Waiting { ms, reason } => Ok(serde_json::json!({"type": "waiting", "ms": ms, "reason": reason})),
+            Event::Output { call, text } => Ok(serde_json::json!({"type": "output", "call": call, "text": text})),
+        };
+        if let Ok(line) = line {
+            // The result at the end tells whether standard output still takes anything.
+            let _ = print_line(&line.to_string());
+        }
+    }
+}
+
+/// Tells on standard error what goes on, a line for each thing that happened.
+pub(crate) struct Progress {
+    calls: Mutex<Vec<Call>>,
+    model: String,
+}
+
+impl Progress {
+    pub(crate) fn new(model: &ModelInfo) -> Self {
+        let scripted = if model.provider == "scripted" { " (scripted: replies from a file, no model is asked)" } else { "" };
+        Self { calls: Mutex::default(), model: format!("{}/{}{scripted}", model.provider, model.name) }
+    }
+
+    fn record(&self, record: &Record) {
+        match &record.entry {
+            Entry::RunStarted(started) => {
+                note(&format!("model {}, sandbox {}", self.model, started.sandbox));
+            }
+            Entry::Proposed(call) => {
+                if let Ok(mut calls) = self.calls.lock() {
+                    calls.push(call.clone());
+                }
+            }
+            Entry::Decided(id, Decision::Refuse { guard, reason }) => {
+                self.line(id, &format!("refused ({}): {}", guard.as_str(), first_line(reason)));
+            }
+            Entry::Ended(ended) => {
+                for fired in &ended.result.fired {
+                    self.line(&ended.call, &format!("guard ({}): {}", fired.guard.as_str(), first_line(&fired.text)));
+                }
+                self.line(&ended.call, status_words(ended.result.status));
+            }
+            Entry::Judged(id, judgement) if judgement.verdict == Verdict::Pass => self.line(id, "verified"),
+            Entry::Judged(id, judgement) => {
+                let reasons = judgement.evidence.iter().filter(|check| check.verdict != Verdict::Pass);
+                let reasons: Vec<&str> = reasons.map(|check| check.reason.as_str()).collect();
+                self.line(id, &format!("refused (finish): {}", reasons.join(" ")));
+            }
+            Entry::AttemptEnded(ended) => {
+                if let AttemptResult::Failure(failure) = &ended.result {
+                    note(&format!("  attempt {} failed: {}", ended.attempt, failure.message));
+                }
+            }
+            Entry::Noticed(notice) => note(match notice.kind {
+                NoticeKind::Repeating => "  told the model that it repeats itself",
+                NoticeKind::Continue => "  the reply was cut; asked the model to go on",
+                NoticeKind::Unfinished => "  reminded the model to call finish",
+            }),
+            Entry::Repaired(repaired) => note(&format!("  repaired the log: {}", repaired.text)),
+            _ => {}
+        }
+    }
+
+    fn line(&self, id: &CallId, what: &str) {
+        let Ok(mut calls) = self.calls.lock() else { return };
+        let Some(at) = calls.iter().position(|call| &call.id == id) else { return };
+        note(&format!("  {}: {what}", told(&calls[at])));
+        // An `Ended` comes once and is the last that is said of a call; a refusal is final as well.
+        if !what.starts_with("guard") {
+            calls.remove(at);
+        }
+    }
+}
+
+impl Observer for Progress {
+    fn observe(&self, event: &Event) {
+        match event {
+            Event::Committed(record) => self.record(record),
+            Event::Waiting { ms, reason } if *ms > SHOWN_WAIT_MS => {
+                note(&format!("  waiting {} before the next attempt: {reason}", duration::human(*ms)));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A call in a line: its name and what it is mostly about.
+fn told(call: &Call) -> String {
+    let Arguments::Whole(arguments) = &call.arguments else { return call.name.clone() };
+    let about = ["command", "path", "pattern", "summary"].iter().find_map(|key| arguments.get(*key)?.as_str());
+    match about.map(first_line) {
+        Some(about) => format!("{} {}", call.name, shortened(about, 100)),
+        None => call.name.clone(),
+    }
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
+}
+
+fn shortened(text: &str, longest: usize) -> String {
+    match text.char_indices().nth(longest) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
+    }
+}
+
+fn status_words(status: Status) -> &'static str {
+    match status {
+        Status::Ok => "ok",
+        Status::Failed => "failed",
+        Status::Refused => "refused",
+        Status::Cancelled => "cancelled",
+        Status::InDoubt => "in doubt",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_control_character_reaches_a_terminal_raw() {
+        let safe = plain("a\x1b[2J\u{9b}31m\r\u{202e}b\tc\nd");
+        assert!(safe.chars().all(|c| !c.is_control() || c == '\n' || c == '\t'), "{safe}");
+        assert!(safe.contains("\\u{1b}[2J") && safe.contains("\\u{202e}b\tc\nd"));
+    }
+
+    #[test]
+    fn long_text_is_shortened_at_a_character() {
+        assert_eq!(shortened("äöü", 2), "äö…");
+        assert_eq!(shortened("äö", 2), "äö");
+    }
+}

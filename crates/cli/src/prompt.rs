@@ -1,0 +1,36 @@
+//! Where the prompt comes from.
+
+use std::io::{IsTerminal, Read};
+
+use crate::args::RunOptions;
+use crate::exit::Failure;
+
+/// The prompt as given, else as piped; empty when a session is resumed without one.
+///
+/// With a prompt given, standard input is not touched: it may be a pipe that never ends.
+pub(crate) fn read(options: &RunOptions) -> Result<String, Failure> {
+    let resumes = options.resume.is_some() || options.continue_last;
+    let given = match &options.prompt {
+        Some(prompt) => Some(prompt.clone()),
+        None if resumes || std::io::stdin().is_terminal() => None,
+        None => Some(piped()?),
+    };
+    match given {
+        Some(prompt) if prompt.trim().is_empty() => {
+            Err(Failure::usage("The prompt is empty. Say what is to be done: hames run \"Fix the failing test\"."))
+        }
+        Some(prompt) => Ok(prompt),
+        None if resumes => Ok(String::new()),
+        None => Err(Failure::usage(
+            "No prompt. Give one, hames run \"Fix the failing test\", or pipe it into standard input.",
+        )),
+    }
+}
+
+fn piped() -> Result<String, Failure> {
+    let mut bytes = Vec::new();
+    std::io::stdin()
+        .read_to_end(&mut bytes)
+        .map_err(|error| Failure::usage(format!("The prompt cannot be read from standard input: {error}.")))?;
+    String::from_utf8(bytes).map_err(|_| Failure::usage("The prompt on standard input is not UTF-8 text."))
+}

@@ -1,0 +1,51 @@
+//! `hames sandbox`: one command, as the agent's tools would run it.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use hames::protocol::port::{CommandSpec, Exit, Program, Tmp, View};
+
+use crate::args::SandboxOptions;
+use crate::exit::Failure;
+use crate::{identity, output, run};
+
+/// A day: long enough for anything a person waits for.
+const NO_TIMEOUT_MS: u64 = 24 * 3600 * 1000;
+
+pub(crate) async fn run(options: SandboxOptions) -> Result<ExitCode, Failure> {
+    let folder = options.place.workspace.clone().unwrap_or_else(|| ".".into());
+    let sandbox = hames::lone_sandbox(
+        &folder,
+        run::isolation(options.place.sandbox),
+        options.place.protect,
+        options.place.unprotect,
+        identity::of_user(),
+    )
+    .map_err(Failure::usage)?;
+    let command = CommandSpec {
+        program: Program::Direct(options.command),
+        cwd: ".".into(),
+        env: Vec::new(),
+        timeout_ms: options.timeout.unwrap_or(NO_TIMEOUT_MS),
+        tmp: Tmp::Session,
+        view: View::default(),
+        keep_output: None,
+        capture_bytes: 0,
+    };
+    let show = |bytes: &[u8]| {
+        let mut stdout = std::io::stdout().lock();
+        // A reader that went away is no reason to stop the command.
+        let _ = stdout.write_all(bytes).and_then(|()| stdout.flush());
+    };
+    let finished = sandbox.sandbox.run(command, &show).await.map_err(Failure::internal)?;
+    for attempt in &finished.attempts {
+        output::note(&format!("protected: `{}` ({}), tried to {}", attempt.path, attempt.rule, attempt.action));
+    }
+    if finished.strays > 0 {
+        output::note(&format!("{} processes were left behind and ended.", finished.strays));
+    }
+    if finished.exit == Exit::TimedOut {
+        output::note("The command was ended because its time was up.");
+    }
+    Ok(ExitCode::from(u8::try_from(finished.exit.shell_code() & 0xff).unwrap_or(1)))
+}

@@ -1,0 +1,70 @@
+//! `hames session`: what was recorded.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use hames::session::{Store, Summary};
+
+use crate::args::SessionVerb;
+use crate::exit::Failure;
+use crate::output;
+
+pub(crate) fn run(verb: SessionVerb) -> Result<ExitCode, Failure> {
+    let folder = hames::sessions_folder()
+        .ok_or_else(|| Failure::usage("Neither XDG_STATE_HOME nor HOME is set. Set one of them."))?;
+    let store = Store::new(folder);
+    match verb {
+        SessionVerb::List { workspace } => list(&store, workspace.as_deref()),
+        SessionVerb::Show { id } => show(&store, &id),
+        SessionVerb::Verify { id } => verify(&store, &id),
+    }
+}
+
+fn list(store: &Store, workspace: Option<&Path>) -> Result<ExitCode, Failure> {
+    let real = workspace.map(|folder| {
+        folder.canonicalize().map_err(|error| Failure::usage(format!("{}: {error}.", folder.display())))
+    });
+    let summaries = store.list(real.transpose()?.as_deref()).map_err(Failure::internal)?;
+    if summaries.is_empty() {
+        output::note("No sessions yet.");
+    }
+    for summary in &summaries {
+        output::print_line(&line(summary))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn line(summary: &Summary) -> String {
+    let outcome = match summary.outcome {
+        Some(outcome) => output::outcome_name(outcome),
+        None => "open".to_owned(),
+    };
+    let started = output::moment(summary.started);
+    let workspace = summary.workspace.as_deref().unwrap_or("?");
+    output::plain(&format!(
+        "{}  {started}  {outcome:<12}  {workspace}  {}",
+        summary.id,
+        summary.prompt.as_deref().unwrap_or_default()
+    ))
+}
+
+fn show(store: &Store, id: &str) -> Result<ExitCode, Failure> {
+    let id = store.resolve(id).map_err(Failure::usage)?;
+    for record in store.read(&id).map_err(Failure::usage)? {
+        match record {
+            Ok(record) => {
+                let text = serde_json::to_string(&record).map_err(Failure::internal)?;
+                output::print_line(&text)?;
+            }
+            Err(bad) => output::complain(&bad.to_string()),
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn verify(store: &Store, id: &str) -> Result<ExitCode, Failure> {
+    let id = store.resolve(id).map_err(Failure::usage)?;
+    let report = store.verify(&id).map_err(Failure::usage)?;
+    output::print_line(&report.to_string())?;
+    Ok(if report.is_whole() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

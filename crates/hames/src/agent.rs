@@ -1,0 +1,66 @@
+//! A session that is open for work.
+
+use std::path::{Path, PathBuf};
+
+use futures_core::Stream;
+use hames_agent::{AgentProblem, Driver, Prompt};
+use hames_context::Surroundings;
+use hames_protocol::port::Model;
+use hames_protocol::{Block, Command, Limits, RunResult, SessionId};
+
+use crate::builder::Builder;
+
+/// An agent at work on one session, in one workspace.
+pub struct Agent {
+    pub(crate) driver: Driver,
+    pub(crate) session: SessionId,
+    pub(crate) root: PathBuf,
+    pub(crate) checks: Vec<String>,
+    pub(crate) limits: Limits,
+    pub(crate) sandbox: String,
+}
+
+impl Agent {
+    /// Starts to put an agent together around a model.
+    pub fn builder(model: std::sync::Arc<dyn Model>) -> Builder {
+        Builder::new(model)
+    }
+
+    /// The session's id.
+    pub fn session(&self) -> &SessionId {
+        &self.session
+    }
+
+    /// The real path of the workspace.
+    pub fn workspace(&self) -> &Path {
+        &self.root
+    }
+
+    /// Runs a prompt to its end. An empty prompt continues where the session stopped.
+    ///
+    /// # Errors
+    /// When the log cannot be written, or there is nothing to continue.
+    pub async fn run(&mut self, prompt: &str) -> Result<RunResult, AgentProblem> {
+        self.run_with(prompt, futures_util::stream::pending()).await
+    }
+
+    /// As [`Agent::run`], with input from outside while it goes on.
+    ///
+    /// # Errors
+    /// As [`Agent::run`].
+    pub async fn run_with(
+        &mut self,
+        prompt: &str,
+        commands: impl Stream<Item = Command> + Send,
+    ) -> Result<RunResult, AgentProblem> {
+        let workspace = self.root.to_string_lossy();
+        let platform = format!("{} {}", std::env::consts::OS, std::env::consts::ARCH);
+        let date = jiff::Zoned::now().date().to_string();
+        let surroundings =
+            Surroundings { workspace: &workspace, platform: &platform, date: &date, checks: &self.checks };
+        let blocks = if prompt.is_empty() { Vec::new() } else { vec![Block::text(prompt)] };
+        let prompt =
+            Prompt { blocks, surroundings: surroundings.text(), limits: self.limits, sandbox: self.sandbox.clone() };
+        self.driver.run(prompt, commands).await
+    }
+}

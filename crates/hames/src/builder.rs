@@ -1,0 +1,299 @@
+//! Puts an agent together: opens the session, then the jail, the sandbox, the tools, the verifier, the driver.
+
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use hames_agent::{Driver, Ports};
+use hames_protocol::port::{Blobs, Model, Observer, Sandbox, Toolbox, Verifier, Workspace};
+use hames_protocol::{Entry, LOG_FORMAT, Limits, Opened, Record, SessionId};
+use hames_sandbox::{
+    Bubblewrap, GitIdentity, Mode, ProcessLimits, Protection, ProtectionConfig, SandboxConfig, TestFiles, Unconfined,
+    WorkspaceFiles,
+};
+use hames_session::{OpenSession, Store};
+use hames_tool::Registry;
+use hames_verify::{Checks, ChecksConfig};
+
+use crate::agent::Agent;
+use crate::clock::SystemClock;
+use crate::observer::Silent;
+
+/// How commands are kept apart from the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Isolation {
+    /// In a sandbox that may change the workspace.
+    WorkspaceWrite,
+    /// In a sandbox that may change nothing but its /tmp.
+    ReadOnly,
+    /// Not at all; only for machines that are thrown away.
+    Off,
+}
+
+/// Which session to work on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SessionChoice {
+    /// A new one.
+    New,
+    /// This one.
+    Resume(SessionId),
+    /// The workspace's last one.
+    Latest,
+}
+
+/// Why an agent cannot be put together; a sentence that names the thing, the cause and the remedy.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct BuildProblem(String);
+
+impl BuildProblem {
+    /// Takes over another problem's sentence.
+    pub fn new(problem: impl Display) -> Self {
+        Self(problem.to_string())
+    }
+}
+
+/// The longest time one check may take, in milliseconds.
+const CHECK_TIMEOUT_MS: u64 = 10 * 60 * 1000;
+
+/// What an agent is made of. Everything but the model has a default.
+pub struct Builder {
+    model: Arc<dyn Model>,
+    workspace: Option<PathBuf>,
+    checks: Vec<String>,
+    protect: Vec<String>,
+    unprotect: Vec<String>,
+    limits: Limits,
+    isolation: Isolation,
+    identity: Option<GitIdentity>,
+    sessions: Option<PathBuf>,
+    session: SessionChoice,
+    observer: Arc<dyn Observer>,
+}
+
+impl Builder {
+    pub(crate) fn new(model: Arc<dyn Model>) -> Self {
+        Self {
+            model,
+            workspace: None,
+            checks: Vec::new(),
+            protect: Vec::new(),
+            unprotect: Vec::new(),
+            limits: Limits::default(),
+            isolation: Isolation::WorkspaceWrite,
+            identity: None,
+            sessions: None,
+            session: SessionChoice::New,
+            observer: Arc::new(Silent),
+        }
+    }
+
+    /// The folder to work in; by default that of the resumed session, else the current one.
+    pub fn workspace(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.workspace = Some(folder.into());
+        self
+    }
+
+    /// Adds a check: a command line that `finish` must see pass.
+    pub fn check(mut self, command: impl Into<String>) -> Self {
+        self.checks.push(command.into());
+        self
+    }
+
+    /// Protects paths that match a glob in gitignore syntax.
+    pub fn protect(mut self, glob: impl Into<String>) -> Self {
+        self.protect.push(glob.into());
+        self
+    }
+
+    /// Leaves paths open that would be protected.
+    pub fn unprotect(mut self, glob: impl Into<String>) -> Self {
+        self.unprotect.push(glob.into());
+        self
+    }
+
+    /// The bounds of each run.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// How commands are kept apart from the machine.
+    pub fn isolation(mut self, isolation: Isolation) -> Self {
+        self.isolation = isolation;
+        self
+    }
+
+    /// Who commits inside the sandbox are made by.
+    pub fn identity(mut self, identity: Option<GitIdentity>) -> Self {
+        self.identity = identity;
+        self
+    }
+
+    /// The folder in which sessions are kept; by default [`sessions_folder`].
+    pub fn sessions(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.sessions = Some(folder.into());
+        self
+    }
+
+    /// Which session to work on; by default a new one.
+    pub fn session(mut self, session: SessionChoice) -> Self {
+        self.session = session;
+        self
+    }
+
+    /// Who watches.
+    pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.observer = observer;
+        self
+    }
+
+    /// Opens the session and wires the ports. Blocks while it opens files and tries the sandbox.
+    ///
+    /// # Errors
+    /// When the session, the workspace or the sandbox cannot be had.
+    pub fn build(self) -> Result<Agent, BuildProblem> {
+        if self.limits.max_cost_usd.is_some() && self.model.info().price.is_none() {
+            return Err(BuildProblem(format!(
+                "A limit on cost needs a price, and none is known for `{}`. Leave out `--max-cost`, or use a model with a known price.",
+                self.model.info().name
+            )));
+        }
+        let (session, root) = self.open_session()?;
+        let tests = if self.checks.is_empty() { TestFiles::Open } else { TestFiles::Guarded };
+        let config = ProtectionConfig { tests, protect: self.protect.clone(), unprotect: self.unprotect.clone() };
+        let protection = Arc::new(Protection::new(&root, config).map_err(BuildProblem::new)?);
+        let sandbox = self.sandbox(&root, &session.private, &protection)?;
+        let tmp = session.private.join("tmp");
+        let workspace: Arc<dyn Workspace> =
+            Arc::new(WorkspaceFiles::open(&root, Some(tmp), protection).map_err(BuildProblem::new)?);
+        let blobs: Arc<dyn Blobs> = Arc::new(session.blobs);
+        let verifier: Arc<dyn Verifier> = Arc::new(Checks::new(
+            ChecksConfig {
+                commands: self.checks.clone(),
+                copy: session.private.join("untouched"),
+                timeout_ms: CHECK_TIMEOUT_MS,
+            },
+            Arc::clone(&workspace),
+            Arc::clone(&sandbox),
+            Arc::clone(&blobs),
+        ));
+        let tools = tools(&workspace, &sandbox, &verifier, &session.records)?;
+        let head = hames_context::head(tools.specs());
+        let mode = sandbox.mode().to_owned();
+        let ports = Ports {
+            model: self.model,
+            tools,
+            workspace,
+            verifier,
+            journal: Box::new(session.journal),
+            blobs,
+            clock: Arc::new(SystemClock::start()),
+            observer: self.observer,
+            jitter: || fastrand::u16(0..1000),
+        };
+        let opened = opened(&session.id, &root);
+        let driver = Driver::open(ports, &head, &session.records, opened, session.repairs).map_err(BuildProblem::new)?;
+        Ok(Agent { driver, session: session.id, root, checks: self.checks, limits: self.limits, sandbox: mode })
+    }
+
+    fn open_session(&self) -> Result<(OpenSession, PathBuf), BuildProblem> {
+        let folder = self.sessions.clone().or_else(sessions_folder).ok_or_else(|| {
+            BuildProblem("No folder for sessions: neither XDG_STATE_HOME nor HOME is set. Set one of them.".into())
+        })?;
+        let store = Store::new(folder);
+        let id = match &self.session {
+            SessionChoice::New => None,
+            SessionChoice::Resume(id) => Some(id.clone()),
+            SessionChoice::Latest => {
+                let root = real(self.workspace.as_deref().unwrap_or(Path::new(".")))?;
+                let latest = store.latest(&root).map_err(BuildProblem::new)?;
+                Some(latest.ok_or_else(|| {
+                    BuildProblem(format!("There is no session for {} to continue. Start one with a prompt.", root.display()))
+                })?)
+            }
+        };
+        match id {
+            None => {
+                let root = real(self.workspace.as_deref().unwrap_or(Path::new(".")))?;
+                Ok((store.create(&root).map_err(BuildProblem::new)?, root))
+            }
+            Some(id) => {
+                let session = store.open(&id).map_err(BuildProblem::new)?;
+                let folder = self.workspace.clone().or_else(|| session.workspace().map(Path::to_owned));
+                let root = real(folder.as_deref().unwrap_or(Path::new(".")))?;
+                Ok((session, root))
+            }
+        }
+    }
+
+    fn sandbox(
+        &self,
+        root: &Path,
+        private: &Path,
+        protection: &Arc<Protection>,
+    ) -> Result<Arc<dyn Sandbox>, BuildProblem> {
+        let mode = match self.isolation {
+            Isolation::ReadOnly => Mode::ReadOnly,
+            Isolation::WorkspaceWrite | Isolation::Off => Mode::WorkspaceWrite,
+        };
+        let config = SandboxConfig {
+            root: root.to_owned(),
+            mode,
+            state: private.to_owned(),
+            protection: Arc::clone(protection),
+            identity: self.identity.clone(),
+            read_only: Vec::new(),
+            limits: ProcessLimits::default(),
+        };
+        Ok(match self.isolation {
+            Isolation::Off => Arc::new(Unconfined::new(config).map_err(BuildProblem::new)?),
+            Isolation::ReadOnly | Isolation::WorkspaceWrite => {
+                Arc::new(Bubblewrap::new(config).map_err(BuildProblem::new)?)
+            }
+        })
+    }
+}
+
+/// The registry, with what earlier processes of the session had read.
+fn tools(
+    workspace: &Arc<dyn Workspace>,
+    sandbox: &Arc<dyn Sandbox>,
+    verifier: &Arc<dyn Verifier>,
+    records: &[Record],
+) -> Result<Arc<dyn Toolbox>, BuildProblem> {
+    let (tools, memory) = hames_tool::builtin(workspace, sandbox, verifier);
+    for record in records {
+        if let Entry::Ended(ended) = &record.entry {
+            memory.recall(&ended.result.data);
+        }
+    }
+    Ok(Arc::new(Registry::new(tools).map_err(BuildProblem::new)?))
+}
+
+fn opened(session: &SessionId, root: &Path) -> Opened {
+    Opened {
+        session: session.clone(),
+        format: LOG_FORMAT,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        boot: hames_session::boot(),
+        workspace: root.to_string_lossy().into_owned(),
+    }
+}
+
+fn real(folder: &Path) -> Result<PathBuf, BuildProblem> {
+    let real = folder.canonicalize().map_err(|error| {
+        BuildProblem(format!("The workspace {} cannot be opened: {error}. Name a folder that exists.", folder.display()))
+    })?;
+    if !real.is_dir() {
+        return Err(BuildProblem(format!("The workspace {} is not a folder. Name a folder.", folder.display())));
+    }
+    Ok(real)
+}
+
+/// Where sessions are kept by default: `$XDG_STATE_HOME/hames/sessions`, else `~/.local/state/hames/sessions`.
+pub fn sessions_folder() -> Option<PathBuf> {
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let state = absolute("XDG_STATE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/state")))?;
+    Some(state.join("hames/sessions"))
+}
