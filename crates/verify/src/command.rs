@@ -1,0 +1,189 @@
+//! Reads a check's command line as far as the verifier needs it: which test runners it names and which programs it
+//! starts.
+//!
+//! This is no shell grammar. What it cannot read it leaves out, and then the check is judged by what it shows.
+
+/// A test runner whose report can be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Runner {
+    /// Python's own.
+    Unittest,
+    /// pytest.
+    Pytest,
+    /// libtest, started by cargo.
+    CargoTest,
+    /// cargo-nextest.
+    Nextest,
+}
+
+impl Runner {
+    /// The name in evidence.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Unittest => "unittest",
+            Self::Pytest => "pytest",
+            Self::CargoTest => "cargo test",
+            Self::Nextest => "cargo nextest",
+        }
+    }
+}
+
+/// One program that the command line starts, with its plain arguments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Start {
+    /// Assignments before it, as written (`PATH=bin:$PATH`).
+    pub(crate) assignments: Vec<String>,
+    /// The program and its arguments, quotes removed.
+    pub(crate) words: Vec<String>,
+}
+
+impl Start {
+    /// The program.
+    pub(crate) fn program(&self) -> &str {
+        self.words.first().map_or("", String::as_str)
+    }
+
+    /// The module of `python -m MODULE`.
+    pub(crate) fn python_module(&self) -> Option<&str> {
+        if !file_name(self.program()).starts_with("python") {
+            return None;
+        }
+        let at = self.words.iter().position(|word| word == "-m")?;
+        self.words.get(at + 1).map(String::as_str)
+    }
+
+    /// The subcommand of `cargo SUBCOMMAND`.
+    pub(crate) fn cargo_subcommand(&self) -> Option<&str> {
+        if file_name(self.program()) != "cargo" {
+            return None;
+        }
+        self.words.iter().skip(1).find(|word| !word.starts_with(['+', '-'])).map(String::as_str)
+    }
+}
+
+/// The test runners that the command line names, in order; one entry for each time it names one.
+pub(crate) fn runners(command: &str) -> Vec<Runner> {
+    // Inner command lines (`bash -c "pytest -q"`) are split like outer ones.
+    let words: Vec<&str> = command
+        .split(|c: char| c.is_whitespace() || "\"'`();|&{}=".contains(c))
+        .filter(|word| !word.is_empty())
+        .collect();
+    let mut found = Vec::new();
+    let mut after_cargo = false;
+    for word in words {
+        match file_name(word) {
+            "unittest" => found.push(Runner::Unittest),
+            "pytest" | "py.test" => found.push(Runner::Pytest),
+            "nextest" if after_cargo => found.push(Runner::Nextest),
+            "test" | "t" if after_cargo => found.push(Runner::CargoTest),
+            _ => {}
+        }
+        after_cargo = file_name(word) == "cargo" || (after_cargo && word.starts_with(['+', '-']));
+    }
+    found
+}
+
+/// The programs that the command line starts, as far as they are written plainly.
+pub(crate) fn starts(command: &str) -> Vec<Start> {
+    segments(command).into_iter().filter_map(|segment| start(&segment)).collect()
+}
+
+/// Words that stand before a program without being one that matters.
+const PREFIXES: [&str; 9] = ["!", "{", "if", "then", "do", "else", "time", "exec", "env"];
+
+fn start(words: &[String]) -> Option<Start> {
+    let mut assignments = Vec::new();
+    let mut rest = words.iter().skip_while(|word| PREFIXES.contains(&word.as_str())).peekable();
+    while let Some(word) = rest.next_if(|word| is_assignment(word)) {
+        assignments.push(word.clone());
+    }
+    let words: Vec<String> = rest.cloned().collect();
+    let program = words.first()?;
+    let plain = program.chars().all(|c| c.is_alphanumeric() || "._-+/".contains(c));
+    plain.then_some(Start { assignments, words })
+}
+
+fn is_assignment(word: &str) -> bool {
+    word.split_once('=').is_some_and(|(name, _)| {
+        name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    })
+}
+
+/// Splits at `;`, `&`, `|`, newlines and parentheses outside quotes, then into words.
+fn segments(command: &str) -> Vec<Vec<String>> {
+    let mut all = vec![Vec::new()];
+    let mut word = String::new();
+    let mut quote = None;
+    let mut characters = command.chars();
+    while let Some(character) = characters.next() {
+        match (quote, character) {
+            (Some(open), _) if open == character => quote = None,
+            (Some(_), _) => word.push(character),
+            (None, '\'' | '"') => quote = Some(character),
+            (None, '\\') => word.extend(characters.next()),
+            (None, _) if character.is_whitespace() || ";&|()".contains(character) => {
+                if !word.is_empty()
+                    && let Some(last) = all.last_mut()
+                {
+                    last.push(std::mem::take(&mut word));
+                }
+                if character == '\n' || ";&|()".contains(character) {
+                    all.push(Vec::new());
+                }
+            }
+            (None, _) => word.push(character),
+        }
+    }
+    if !word.is_empty()
+        && let Some(last) = all.last_mut()
+    {
+        last.push(word);
+    }
+    all.retain(|words| !words.is_empty());
+    all
+}
+
+fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Runner::{CargoTest, Nextest, Pytest, Unittest};
+
+    #[test]
+    fn runners_are_recognised_by_the_command_line() {
+        for (command, expected) in [
+            ("python3 -m unittest discover -s tests -t .", vec![Unittest]),
+            ("cd app && .venv/bin/pytest -q", vec![Pytest]),
+            ("bash -c \"python -m pytest -q\"", vec![Pytest]),
+            ("python -m unittest a && python -m unittest b", vec![Unittest, Unittest]),
+            ("cargo +stable test --workspace", vec![CargoTest]),
+            ("cargo --locked nextest run; cargo test --doc", vec![Nextest, CargoTest]),
+            ("cargo clippy --tests", vec![]),
+            ("test -f a && make test", vec![]),
+            ("ruff check tests/test_pytest.py", vec![]),
+        ] {
+            assert_eq!(runners(command), expected, "{command}");
+        }
+    }
+
+    #[test]
+    fn programs_are_found_behind_assignments_and_in_every_part() {
+        let programs = |command| starts(command).iter().map(|one| one.program().to_owned()).collect::<Vec<_>>();
+        assert_eq!(programs("A=1 B='x y' ./build.sh --all | tee log"), ["./build.sh", "tee"]);
+        assert_eq!(programs("cd app && (npm test; exit 1)"), ["cd", "npm", "exit"]);
+        assert_eq!(programs("$PYTHON -m unittest"), Vec::<String>::new());
+        assert_eq!(programs("echo 'a; nothing'"), ["echo"]);
+        assert_eq!(programs("! env X=1 mypy ."), ["mypy"]);
+    }
+
+    #[test]
+    fn modules_and_subcommands_are_read() {
+        assert_eq!(starts("python3.11 -X dev -m pytest -q")[0].python_module(), Some("pytest"));
+        assert_eq!(starts("cargo +nightly --locked nextest run")[0].cargo_subcommand(), Some("nextest"));
+        assert_eq!(starts("make -m pytest")[0].python_module(), None);
+    }
+}

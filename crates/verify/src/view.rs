@@ -1,0 +1,123 @@
+//! Puts together how the judged workspace looks: originals over what was changed, without what was added around the
+//! tests.
+
+use std::collections::BTreeMap;
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use hames_protocol::port::{Blobs, PathProblem, VerifyProblem, View, Workspace};
+use hames_protocol::{Baseline, Original};
+
+use crate::addition::{Node, Surroundings, needs_content};
+use crate::baseline::{MAX_ORIGINAL, nodes, unreadable};
+use crate::blocking::Stop;
+
+/// The most that is read of a file whose content decides whether it is left out, in bytes.
+const MAX_CONFIG: u64 = 4 << 20;
+
+/// The view for one command, and in sentences what it sets aside.
+#[derive(Debug, Default)]
+pub(crate) struct Judged {
+    pub(crate) view: View,
+    pub(crate) set_aside: Vec<String>,
+}
+
+/// Compares the workspace with the baseline.
+///
+/// # Errors
+/// When the workspace or the store cannot be read.
+pub(crate) fn compare(
+    workspace: &dyn Workspace,
+    blobs: &dyn Blobs,
+    baseline: &Baseline,
+    folder: &Path,
+    stop: &Stop,
+) -> Result<Judged, VerifyProblem> {
+    let mut judged = Judged::default();
+    for (path, original) in &baseline.originals {
+        stop.check().map_err(|error| VerifyProblem::System(error.to_string()))?;
+        let Some(how) = difference(workspace, path, original) else { continue };
+        let bytes = shown(blobs, original, folder).map_err(|error| {
+            VerifyProblem::System(format!("The original of `{path}` is no longer in the store: {error}."))
+        })?;
+        judged.view.originals.insert(path.clone(), bytes);
+        judged.set_aside.push(format!("`{path}` {how}; the checks ran with it as it was before the run."));
+    }
+    let around = Surroundings::of(baseline.originals.keys().map(String::as_str));
+    let nodes = nodes(workspace.root(), stop).map_err(|error| unreadable(workspace.root(), &error))?;
+    for (path, node) in nodes {
+        if baseline.runner_files.binary_search(&path).is_ok() || baseline.originals.contains_key(&path) {
+            continue;
+        }
+        if let Some(why) = reason(workspace, &around, &path, node) {
+            judged.set_aside.push(format!("`{path}` was added; the checks ran without it, because {why}."));
+            judged.view.left_out.push(path);
+        }
+    }
+    Ok(judged)
+}
+
+/// How a protected file differs from its original; none when it is the same file in the same place.
+fn difference(workspace: &dyn Workspace, path: &str, original: &Original) -> Option<&'static str> {
+    let Ok(now) = workspace.read(path, MAX_ORIGINAL) else {
+        return Some("is gone or no longer a regular file");
+    };
+    // Reading follows links inside the workspace; a file that is reached through one can change at any time.
+    if now.path != path {
+        return Some("was replaced by a link");
+    }
+    if now.digest != original.blob {
+        return Some("was changed");
+    }
+    (now.mode & 0o777 != original.mode & 0o777).then_some("has another mode")
+}
+
+/// The host path of an original's bytes. The store keeps no modes, so what can be executed is written out.
+fn shown(blobs: &dyn Blobs, original: &Original, folder: &Path) -> io::Result<PathBuf> {
+    if original.mode & 0o111 == 0 {
+        return blobs.path(&original.blob);
+    }
+    let bytes = blobs.get(&original.blob)?;
+    let mode = original.mode & 0o777;
+    write_aside(&folder.join("restored"), &format!("{}-{mode:o}", original.blob), &bytes, mode)
+}
+
+/// Writes a file for binding into a sandbox and returns where it lies.
+///
+/// # Errors
+/// When it cannot be written.
+pub(crate) fn write_aside(folder: &Path, name: &str, bytes: &[u8], mode: u32) -> io::Result<PathBuf> {
+    fs::create_dir_all(folder)?;
+    fs::set_permissions(folder, Permissions::from_mode(0o700))?;
+    let path = folder.join(name);
+    // A file of an earlier process may lack the owner's write bit, and may be cut: it is made anew.
+    if let Err(error) = fs::remove_file(&path)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        return Err(error);
+    }
+    fs::write(&path, bytes)?;
+    fs::set_permissions(&path, Permissions::from_mode(mode))?;
+    Ok(path)
+}
+
+/// Why an addition is left out. One whose content decides and is too large to look at is not given the benefit.
+fn reason(workspace: &dyn Workspace, around: &Surroundings, path: &str, node: Node) -> Option<String> {
+    if !needs_content(path) {
+        return around.changes_tests(path, node, "");
+    }
+    match workspace.read(path, MAX_CONFIG) {
+        Ok(content) => around.changes_tests(path, node, &String::from_utf8_lossy(&content.bytes)),
+        Err(PathProblem::TooLarge { .. }) => Some("it is too large to be looked at".to_owned()),
+        Err(_) => None,
+    }
+}
+
+/// Adds files to a view.
+pub(crate) fn with_files(view: &View, files: BTreeMap<String, PathBuf>) -> View {
+    let mut view = view.clone();
+    view.originals.extend(files);
+    view
+}
