@@ -5,5 +5,10 @@
 //! rule.
 
 mod anthropic;
+pub mod catalogue;
 mod raw_json;
+mod retry_hint;
 pub mod script;
+mod sse;
+
+pub use anthropic::{Anthropic, AnthropicConfig};

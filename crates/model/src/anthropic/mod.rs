@@ -3,7 +3,9 @@
 //! Source of the format: <https://docs.claude.com/en/api/messages> and
 //! <https://docs.claude.com/en/docs/build-with-claude/streaming>.
 
-mod assemble;
-mod failure;
+pub(crate) mod assemble;
+mod client;
+pub(crate) mod encode;
+pub(crate) mod failure;
 
-pub(crate) use assemble::Assembler;
+pub use client::{Anthropic, AnthropicConfig};

@@ -1,0 +1,320 @@
+//! The HTTP client: one request per `send`, classified, never repeated.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use hames_protocol::port::Model;
+use hames_protocol::{
+    BoxFuture, Delta, Dialect, Encoded, FailureKind, Head, Message, ModelFailure, ModelInfo, Reply, Request,
+};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, USER_AGENT};
+use reqwest::{Client, Response, Url, redirect};
+
+use super::assemble::Assembler;
+use super::encode;
+use super::failure::{Told, failure, remedy, status_kind};
+use crate::catalogue;
+use crate::retry_hint::retry_after_ms;
+use crate::sse::Decoder;
+
+/// Where requests go without a base URL.
+const DEFAULT_BASE_URL: &str = "https://api.anthropic.com";
+
+/// How long a connection may take to come up.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// How long the provider may be silent; it sends pings far more often.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(180);
+
+/// How long the end of the body is waited for after the end event, so that the connection can be used again.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(50);
+
+/// How much of an error body is read, in bytes.
+const MAX_ERROR_BYTES: usize = 64 * 1024;
+
+/// What a client needs to know.
+#[derive(Clone)]
+pub struct AnthropicConfig {
+    /// The model's name as the provider knows it.
+    pub model: String,
+    /// The API key; never shown.
+    pub key: String,
+    /// Where the API is, with or without a path, `/v1` and slashes at its end; none or blank for Anthropic itself.
+    pub base_url: Option<String>,
+    /// How long the provider may be silent before the attempt fails.
+    pub idle_timeout: Duration,
+}
+
+impl AnthropicConfig {
+    /// A model at Anthropic itself, with a silence of at most 180 seconds.
+    pub fn new(model: impl Into<String>, key: impl Into<String>) -> Self {
+        Self { model: model.into(), key: key.into(), base_url: None, idle_timeout: IDLE_TIMEOUT }
+    }
+}
+
+impl fmt::Debug for AnthropicConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = f.debug_struct("AnthropicConfig");
+        out.field("model", &self.model).field("base_url", &self.base_url).field("idle_timeout", &self.idle_timeout);
+        out.finish_non_exhaustive()
+    }
+}
+
+/// A client of the Anthropic Messages API.
+pub struct Anthropic {
+    info: ModelInfo,
+    http: Client,
+    url: Url,
+    host: String,
+    key: String,
+    idle_timeout: Duration,
+}
+
+impl Anthropic {
+    /// Prepares a client; nothing is sent.
+    ///
+    /// # Errors
+    /// When the key cannot be sent in a header, or the base URL is none.
+    pub fn new(config: AnthropicConfig) -> Result<Self, ModelFailure> {
+        let key = checked_key(&config.key)?;
+        let base = config.base_url.as_deref().map(str::trim).filter(|base| !base.is_empty());
+        let url = endpoint(base.unwrap_or(DEFAULT_BASE_URL))?;
+        let host = url.host_str().unwrap_or_default().to_owned();
+        let http = http_client(&url, key).map_err(|problem| {
+            failure(FailureKind::Setup, format!("The HTTP client cannot start: {}.", causes(&problem)))
+        })?;
+        let entry = catalogue::find(&config.model);
+        let info = ModelInfo {
+            provider: "anthropic".to_owned(),
+            name: config.model,
+            dialect: Dialect::Anthropic,
+            context_tokens: entry.context_tokens,
+            output_tokens: entry.output_tokens,
+            price: entry.price,
+        };
+        Ok(Self { info, http, url, host, key: config.key, idle_timeout: config.idle_timeout })
+    }
+
+    async fn attempt(&self, request: Request, on_delta: &(dyn Fn(Delta) + Send + Sync)) -> Result<Reply, ModelFailure> {
+        let response = self.post(&request).await?;
+        if response.status() != 200 || !is_event_stream(response.headers()) {
+            return Err(self.refused(response).await);
+        }
+        self.read(response, on_delta).await
+    }
+
+    async fn post(&self, request: &Request) -> Result<Response, ModelFailure> {
+        // The same for every repetition below this client, so that a gateway can tell a repetition from a new attempt.
+        let attempt = format!("{}/{}", request.session, request.attempt);
+        let sent =
+            self.http.post(self.url.clone()).header("idempotency-key", attempt).body(encode::join(request)).send();
+        match tokio::time::timeout(self.idle_timeout, sent).await {
+            Ok(Ok(response)) => Ok(response),
+            Ok(Err(problem)) if problem.is_builder() => {
+                let text = format!("The request to {} cannot be made: {}.", self.host, causes(&problem.without_url()));
+                Err(failure(FailureKind::Setup, text))
+            }
+            Ok(Err(problem)) => {
+                let what = if problem.is_connect() { "Cannot connect to" } else { "Lost the connection to" };
+                let text = format!("{what} {}: {}.", self.host, causes(&problem.without_url()));
+                Err(failure(FailureKind::Transient, text))
+            }
+            Err(_) => Err(self.silent()),
+        }
+    }
+
+    /// Reads the stream to its end event.
+    async fn read(
+        &self,
+        mut response: Response,
+        on_delta: &(dyn Fn(Delta) + Send + Sync),
+    ) -> Result<Reply, ModelFailure> {
+        let mut assembler = Assembler::new(&self.info.name);
+        let mut decoder = Decoder::default();
+        let mut events = Vec::new();
+        while !assembler.is_ended() {
+            let chunk = match tokio::time::timeout(self.idle_timeout, response.chunk()).await {
+                Ok(Ok(Some(chunk))) => chunk,
+                Ok(Ok(None)) => break,
+                Ok(Err(problem)) => {
+                    let cause = causes(&problem.without_url());
+                    let text = format!("The stream from {} was cut off before its end event: {cause}.", self.host);
+                    return Err(assembler.with_usage(failure(FailureKind::Transient, text)));
+                }
+                Err(_) => return Err(assembler.with_usage(self.silent())),
+            };
+            decoder.feed(&chunk, &mut events).map_err(|problem| {
+                let text = format!("The stream from {} cannot be read: {problem}.", self.host);
+                assembler.with_usage(failure(FailureKind::Transient, text))
+            })?;
+            for event in events.drain(..) {
+                if let Some(delta) = assembler.event(&event.name, &event.data)? {
+                    on_delta(delta);
+                }
+            }
+        }
+        let drained = async { while let Ok(Some(_)) = response.chunk().await {} };
+        // Nothing depends on what follows the end event; a server that keeps the connection open only loses it.
+        let _ = tokio::time::timeout(DRAIN_TIMEOUT, drained).await;
+        assembler.finish()
+    }
+
+    /// The failure behind an answer that is no event stream.
+    async fn refused(&self, mut response: Response) -> ModelFailure {
+        let (status, headers) = (response.status(), response.headers().clone());
+        let mut bytes = Vec::new();
+        while bytes.len() < MAX_ERROR_BYTES {
+            match tokio::time::timeout(self.idle_timeout, response.chunk()).await {
+                Ok(Ok(Some(chunk))) => bytes.extend_from_slice(&chunk),
+                _ => break,
+            }
+        }
+        let body = String::from_utf8_lossy(&bytes);
+        let body = body.replace(&self.key, "[key]");
+        let told = Told::read(&body);
+        let header = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).unwrap_or("none");
+        let (kind, text) = if status.is_redirection() {
+            let text = format!("{} redirects to {} instead of answering (HTTP {status}).", self.host, header(LOCATION));
+            (FailureKind::Setup, text)
+        } else if status.is_success() && told.name.is_empty() {
+            let found = header(CONTENT_TYPE);
+            let said = told.sentence();
+            let text = format!("{} answered with {found} instead of an event stream ({said}).", self.host);
+            (FailureKind::Setup, text)
+        } else {
+            let kind = if status.is_success() { told.kind() } else { status_kind(status.as_u16()) };
+            (kind, format!("{} answered HTTP {} ({}).", self.host, status.as_u16(), told.sentence()))
+        };
+        ModelFailure {
+            retry_after_ms: retry_after_ms(&headers, &body, SystemTime::now()),
+            ..failure(kind, format!("{text}{}", remedy(kind)))
+        }
+    }
+
+    fn silent(&self) -> ModelFailure {
+        let text =
+            format!("{} was silent for {} ms. The attempt was given up.", self.host, self.idle_timeout.as_millis());
+        failure(FailureKind::Transient, text)
+    }
+}
+
+impl Model for Anthropic {
+    fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    fn encode_head(&self, head: &Head) -> Arc<str> {
+        encode::encode_head(&self.info, head)
+    }
+
+    fn encode(&self, message: &Message) -> Encoded {
+        encode::encode(&self.info.name, message)
+    }
+
+    fn send<'a>(
+        &'a self,
+        request: Request,
+        on_delta: &'a (dyn Fn(Delta) + Send + Sync),
+    ) -> BoxFuture<'a, Result<Reply, ModelFailure>> {
+        Box::pin(async move {
+            self.attempt(request, on_delta).await.map_err(|failure| {
+                // The one way out for foreign words: a key that a provider or proxy echoes goes no further.
+                ModelFailure { message: failure.message.replace(&self.key, "[key]"), ..failure }
+            })
+        })
+    }
+}
+
+fn http_client(url: &Url, key: HeaderValue) -> reqwest::Result<Client> {
+    // An error says that another part of the process has installed a provider already, which serves as well.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let mut headers = HeaderMap::new();
+    headers.insert("x-api-key", key);
+    headers.insert("anthropic-version", HeaderValue::from_static("2023-06-01"));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+    headers.insert(USER_AGENT, HeaderValue::from_static(concat!("hames/", env!("CARGO_PKG_VERSION"))));
+    let mut builder = Client::builder()
+        .default_headers(headers)
+        .connect_timeout(CONNECT_TIMEOUT)
+        // A redirect would carry the key to a host that nobody named.
+        .redirect(redirect::Policy::none());
+    if url.scheme() == "http" {
+        // Reading the system's certificates takes time and fails where there are none; plain HTTP needs none.
+        builder = builder.tls_certs_only([]);
+    }
+    if is_loopback(url) {
+        builder = builder.no_proxy();
+    }
+    builder.build()
+}
+
+fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// The key as a header that no log shows.
+fn checked_key(key: &str) -> Result<HeaderValue, ModelFailure> {
+    let problem = match key {
+        "" => Some("is empty"),
+        key if key.contains(['\n', '\r']) => Some("contains a line end"),
+        key if !key.bytes().all(|byte| byte.is_ascii_graphic()) => {
+            Some("contains a character that no key has (a blank, a control character, or one outside ASCII)")
+        }
+        _ => None,
+    };
+    match (problem, HeaderValue::from_str(key)) {
+        (None, Ok(mut value)) => {
+            value.set_sensitive(true);
+            Ok(value)
+        }
+        (problem, _) => {
+            let problem = problem.unwrap_or("cannot be sent in a header");
+            let text = format!("The API key {problem}. Copy it again, without anything around it (ANTHROPIC_API_KEY).");
+            Err(failure(FailureKind::Credential, text))
+        }
+    }
+}
+
+/// `…/v1/messages` beneath a base URL, whichever part of that it already has.
+fn endpoint(base: &str) -> Result<Url, ModelFailure> {
+    let invalid = |why: &str| {
+        let text = format!("The base URL `{base}` cannot be used: {why}. Write it like {DEFAULT_BASE_URL}.");
+        failure(FailureKind::Setup, text)
+    };
+    let mut url = Url::parse(base).map_err(|problem| invalid(&problem.to_string()))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(invalid("it does not begin with http:// or https://"));
+    }
+    let path = url.path().trim_end_matches('/');
+    let path = path.strip_suffix("/messages").unwrap_or(path).trim_end_matches('/');
+    let path = path.strip_suffix("/v1").unwrap_or(path).trim_end_matches('/');
+    url.set_path(&format!("{path}/v1/messages"));
+    url.set_fragment(None);
+    Ok(url)
+}
+
+fn is_event_stream(headers: &HeaderMap) -> bool {
+    // Without a type the bytes decide.
+    headers.get(CONTENT_TYPE).is_none_or(|value| {
+        value.to_str().is_ok_and(|value| value.trim_start().to_ascii_lowercase().starts_with("text/event-stream"))
+    })
+}
+
+/// An error with everything beneath it, on one line.
+fn causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let cause = error.to_string();
+        if !text.contains(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+        source = error.source();
+    }
+    text.trim_end_matches('.').to_owned()
+}

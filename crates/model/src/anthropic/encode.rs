@@ -1,0 +1,193 @@
+//! Writes requests: each message once, in bytes that every later request repeats.
+//!
+//! Everything here is pure and deterministic, since the provider's cache works on identical prefixes: cache markers
+//! are put in when the body is joined, and they are the only bytes that move between requests.
+
+use std::sync::Arc;
+
+use hames_protocol::{
+    Arguments, Block, Dialect, Encoded, Head, Message, ModelInfo, Part, PartKind, RawCall, Reply, Request, Status,
+    ToolSpec, WireResult,
+};
+use serde_json::{Map, Value, json};
+
+use crate::raw_json::Object;
+
+/// The field that marks the end of a cacheable prefix.
+/// Source: <https://platform.claude.com/docs/en/build-with-claude/prompt-caching>.
+const MARKER: &str = r#","cache_control":{"type":"ephemeral"}"#;
+
+/// How many messages carry a marker: the newest one writes the cache, the one before it was the newest in the request
+/// before and is where the cache is found. With the one in the head that is three of the four that are allowed.
+const MARKED_MESSAGES: usize = 2;
+
+/// Stands for a message or a result without content: the provider refuses empty and blank text.
+const NO_CONTENT: &str = "(no content)";
+const NO_OUTPUT: &str = "(no output)";
+const EMPTY: &str = "(empty)";
+
+/// Writes everything that precedes the messages.
+pub(crate) fn encode_head(info: &ModelInfo, head: &Head) -> Arc<str> {
+    let mut text = format!(r#""model":{},"max_tokens":{},"stream":true"#, json!(info.name), info.output_tokens);
+    if !head.tools.is_empty() {
+        let tools = head.tools.iter().map(tool).collect::<Vec<_>>();
+        text.push_str(&format!(r#","tools":{}"#, Value::Array(tools)));
+    }
+    if !is_blank(&head.system) {
+        text.push_str(&format!(r#","system":[{{"type":"text","text":{}{MARKER}}}]"#, json!(head.system)));
+    }
+    text.into()
+}
+
+fn tool(spec: &ToolSpec) -> Value {
+    json!({"name": spec.name, "description": spec.description, "input_schema": spec.schema})
+}
+
+/// Writes one message for `model`.
+pub(crate) fn encode(model: &str, message: &Message) -> Encoded {
+    match message {
+        Message::User(blocks) => user_message(content(blocks, EMPTY)),
+        Message::Results { results, notices } => {
+            let results = results.iter().map(tool_result);
+            let notices = notices.iter().filter_map(block);
+            user_message(or_text(results.chain(notices).collect(), EMPTY))
+        }
+        Message::Assistant { reply, wire_ids } => {
+            let blocks = assistant_blocks(model, reply, wire_ids);
+            let body = format!(r#"{{"role":"assistant","content":[{}]}}"#, blocks.join(","));
+            // Reasoning cannot carry a marker, and the user message that follows covers the reply anyway.
+            Encoded { body: body.into(), marker_at: None }
+        }
+    }
+}
+
+fn user_message(content: Vec<Value>) -> Encoded {
+    let body = json!({"role": "user", "content": content}).to_string();
+    let marker_at = body.len() - "}]}".len();
+    Encoded { body: body.into(), marker_at: Some(marker_at) }
+}
+
+fn content(blocks: &[Block], placeholder: &str) -> Vec<Value> {
+    or_text(blocks.iter().filter_map(block).collect(), placeholder)
+}
+
+fn or_text(content: Vec<Value>, placeholder: &str) -> Vec<Value> {
+    if content.is_empty() { vec![text(placeholder)] } else { content }
+}
+
+fn text(text: &str) -> Value {
+    json!({"type": "text", "text": text})
+}
+
+fn block(block: &Block) -> Option<Value> {
+    match block {
+        Block::Text(words) => (!is_blank(words)).then(|| text(words)),
+        Block::Image { media_type, data } => {
+            let source = json!({"type": "base64", "media_type": media_type, "data": data});
+            Some(json!({"type": "image", "source": source}))
+        }
+    }
+}
+
+fn tool_result(result: &WireResult) -> Value {
+    let mut fields = Map::new();
+    fields.insert("type".to_owned(), json!("tool_result"));
+    fields.insert("tool_use_id".to_owned(), json!(result.wire_id));
+    let mut blocks = content(&result.blocks, NO_OUTPUT);
+    if result.status != Status::Ok {
+        // The API's own message: "all content must be type `text` if `is_error` is true".
+        for block in blocks.iter_mut().filter(|block| block["type"] != "text") {
+            *block = text("(an image was left out: a failed result may hold text only)");
+        }
+    }
+    fields.insert("content".to_owned(), Value::Array(blocks));
+    if result.status != Status::Ok {
+        fields.insert("is_error".to_owned(), json!(true));
+    }
+    Value::Object(fields)
+}
+
+/// The blocks of an echoed reply, each as JSON text.
+fn assistant_blocks(model: &str, reply: &Reply, wire_ids: &[String]) -> Vec<String> {
+    let mut wire_ids = wire_ids.iter();
+    let mut blocks = Vec::new();
+    let mut ends_in_reasoning = false;
+    for part in &reply.parts {
+        let echo = match &part.kind {
+            PartKind::Text(words) => (!is_blank(words)).then(|| echo(reply, part)),
+            // Signatures hold for one model only; a block may be left out, never altered.
+            PartKind::Reasoning { signed, .. } => (*signed && reply.model == model).then(|| echo(reply, part)),
+            PartKind::ToolCall(call) => Some(tool_use(reply, part, call, wire_ids.next())),
+            PartKind::Other => Some(echo(reply, part)),
+        };
+        if let Some(echo) = echo {
+            ends_in_reasoning = matches!(part.kind, PartKind::Reasoning { .. });
+            blocks.push(echo);
+        }
+    }
+    // The API's own message: "The final block in an assistant message cannot be `thinking`".
+    if blocks.is_empty() || ends_in_reasoning {
+        blocks.push(text(NO_CONTENT).to_string());
+    }
+    blocks
+}
+
+/// The bytes that the provider sent.
+fn echo(reply: &Reply, part: &Part) -> String {
+    match reply.dialect {
+        Dialect::Anthropic => part.native.as_str().to_owned(),
+    }
+}
+
+/// A call as received, but for an id that would repeat, a name that the API refuses, and arguments that are no object.
+fn tool_use(reply: &Reply, part: &Part, call: &RawCall, wire_id: Option<&String>) -> String {
+    let native = echo(reply, part);
+    let id = wire_id.filter(|id| call.provider_id.as_ref() != Some(id));
+    let name = valid_name(&call.name);
+    let broken = matches!(call.arguments, Arguments::Broken { .. });
+    if id.is_none() && name == call.name && !broken {
+        return native;
+    }
+    let Ok(mut fields) = Object::parse(&native) else { return native };
+    if let Some(id) = id {
+        fields.set("id", json!(id).to_string());
+    }
+    fields.set("name", json!(name).to_string());
+    if broken {
+        fields.set("input", "{}");
+    }
+    fields.to_native().map_or(native, |native| native.as_str().to_owned())
+}
+
+/// A tool name that the API accepts (`[A-Za-z0-9_-]{1,64}`): models invent others.
+fn valid_name(name: &str) -> String {
+    let valid = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let name: String = name.chars().take(64).map(|c| if valid(c) { c } else { '_' }).collect();
+    if name.is_empty() { "unnamed".to_owned() } else { name }
+}
+
+fn is_blank(text: &str) -> bool {
+    text.trim().is_empty()
+}
+
+/// Joins head and messages to the request body and puts the cache markers in.
+pub(crate) fn join(request: &Request) -> String {
+    let marked = request.messages.iter().enumerate().filter(|(_, message)| message.marker_at.is_some());
+    let first_marked = marked.rev().nth(MARKED_MESSAGES - 1).map_or(0, |(index, _)| index);
+    let size: usize = request.messages.iter().map(|message| message.body.len() + 1).sum();
+    let mut body = String::with_capacity(request.head.len() + size + MARKED_MESSAGES * MARKER.len() + 32);
+    body.push('{');
+    body.push_str(&request.head);
+    body.push_str(r#","messages":["#);
+    for (index, message) in request.messages.iter().enumerate() {
+        if index > 0 {
+            body.push(',');
+        }
+        match message.marker_at.filter(|_| index >= first_marked).and_then(|at| message.body.split_at_checked(at)) {
+            Some((before, after)) => body.extend([before, MARKER, after]),
+            None => body.push_str(&message.body),
+        }
+    }
+    body.push_str("]}");
+    body
+}
