@@ -102,9 +102,7 @@ impl Scripted {
         let headers: HeaderMap = answer
             .headers
             .iter()
-            .filter_map(|(name, value)| {
-                Some((HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?))
-            })
+            .filter_map(|(name, value)| Some((HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?)))
             .collect();
         let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let source = format!("The script {}", self.info.name);

@@ -103,7 +103,7 @@ impl Answer {
         let is_type = |(name, value): &&(String, String)| {
             name.eq_ignore_ascii_case("content-type") && value.starts_with("text/event-stream")
         };
-        self.status == 200 && self.headers.iter().find(is_type).is_some()
+        self.status == 200 && self.headers.iter().any(|header| is_type(&header))
     }
 
     /// Whether not even the head of the response is ever sent.

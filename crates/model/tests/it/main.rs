@@ -1,4 +1,6 @@
-//! The model crate through its public face.
+//! The crate through its public face: real HTTP on 127.0.0.1, bytes chosen by each test.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may stop at what it did not expect")]
 
 mod script_file;
 mod script_police;
