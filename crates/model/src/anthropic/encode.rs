@@ -27,7 +27,7 @@ const NO_OUTPUT: &str = "(no output)";
 const EMPTY: &str = "(empty)";
 
 /// Writes everything that precedes the messages.
-pub(super) fn encode_head(info: &ModelInfo, head: &Head) -> Arc<str> {
+pub(crate) fn encode_head(info: &ModelInfo, head: &Head) -> Arc<str> {
     let mut text = format!(r#""model":{},"max_tokens":{},"stream":true"#, json!(info.name), info.output_tokens);
     if !head.tools.is_empty() {
         let tools = head.tools.iter().map(tool).collect::<Vec<_>>();
@@ -44,7 +44,7 @@ fn tool(spec: &ToolSpec) -> Value {
 }
 
 /// Writes one message for `model`.
-pub(super) fn encode(model: &str, message: &Message) -> Encoded {
+pub(crate) fn encode(model: &str, message: &Message) -> Encoded {
     match message {
         Message::User(blocks) => user_message(content(blocks, EMPTY)),
         Message::Results(results) => user_message(or_text(results.iter().map(tool_result).collect(), EMPTY)),
@@ -167,7 +167,7 @@ fn is_blank(text: &str) -> bool {
 }
 
 /// Joins head and messages to the request body and puts the cache markers in.
-pub(super) fn join(request: &Request) -> String {
+pub(crate) fn join(request: &Request) -> String {
     let marked = request.messages.iter().enumerate().filter(|(_, message)| message.marker_at.is_some());
     let first_marked = marked.rev().nth(MARKED_MESSAGES - 1).map_or(0, |(index, _)| index);
     let size: usize = request.messages.iter().map(|message| message.body.len() + 1).sum();

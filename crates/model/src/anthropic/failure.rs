@@ -1,13 +1,19 @@
 //! What went wrong, as failures shaped by what may be done next.
 
+use std::time::SystemTime;
+
 use hames_protocol::{FailureKind, ModelFailure};
+use reqwest::StatusCode;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, LOCATION};
 use serde_json::Value;
+
+use crate::retry_hint::retry_after_ms;
 
 /// How much of a provider's own words a message quotes, in characters.
 const QUOTED_CHARS: usize = 300;
 
 /// A failure without hints.
-pub(super) fn failure(kind: FailureKind, message: impl Into<String>) -> ModelFailure {
+pub(crate) fn failure(kind: FailureKind, message: impl Into<String>) -> ModelFailure {
     ModelFailure { kind, message: message.into(), retry_after_ms: None, usage: None }
 }
 
@@ -55,6 +61,26 @@ impl Told {
 pub(super) fn from_event(data: &str) -> ModelFailure {
     let told = Told::read(data);
     failure(told.kind(), format!("Anthropic broke off its reply ({}).{}", told.sentence(), remedy(told.kind())))
+}
+
+/// The failure that an answer other than an event stream means; `source` is who gave it.
+pub(crate) fn from_answer(source: &str, status: StatusCode, headers: &HeaderMap, body: &str) -> ModelFailure {
+    let told = Told::read(body);
+    let header = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or("none");
+    let (kind, text) = if status.is_redirection() {
+        let text = format!("{source} redirects to {} instead of answering (HTTP {status}).", header(LOCATION));
+        (FailureKind::Setup, text)
+    } else if status.is_success() && told.name.is_empty() {
+        let (found, said) = (header(CONTENT_TYPE), told.sentence());
+        (FailureKind::Setup, format!("{source} answered with {found} instead of an event stream ({said})."))
+    } else {
+        let kind = if status.is_success() { told.kind() } else { status_kind(status.as_u16()) };
+        (kind, format!("{source} answered HTTP {} ({}).", status.as_u16(), told.sentence()))
+    };
+    ModelFailure {
+        retry_after_ms: retry_after_ms(headers, body, SystemTime::now()),
+        ..failure(kind, format!("{text}{}", remedy(kind)))
+    }
 }
 
 /// What an HTTP status says may be done about it.

@@ -5,7 +5,7 @@
 
 pub(crate) mod assemble;
 mod client;
-mod encode;
-mod failure;
+pub(crate) mod encode;
+pub(crate) mod failure;
 
 pub use client::{Anthropic, AnthropicConfig};

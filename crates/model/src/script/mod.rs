@@ -7,10 +7,12 @@ mod checked;
 mod events;
 mod file;
 mod keys;
+mod model;
 mod playback;
 pub mod police;
 mod reply;
 mod server;
 
 pub use file::{Script, ScriptProblem};
+pub use model::Scripted;
 pub use server::{ReceivedRequest, ScriptServer};

@@ -98,6 +98,14 @@ impl Answer {
         }
     }
 
+    /// Whether the body is an event stream.
+    pub(super) fn is_event_stream(&self) -> bool {
+        let is_type = |(name, value): &&(String, String)| {
+            name.eq_ignore_ascii_case("content-type") && value.starts_with("text/event-stream")
+        };
+        self.status == 200 && self.headers.iter().any(|header| is_type(&header))
+    }
+
     /// Whether not even the head of the response is ever sent.
     pub(super) fn is_silent(&self) -> bool {
         self.acts.front() == Some(&Act::Hang)
