@@ -1,0 +1,5 @@
+//! The sandbox crate through its public face, with real files.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod protection;
