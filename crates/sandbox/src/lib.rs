@@ -1,1 +1,14 @@
-//! Isolation of processes and the path jail
+//! Isolation: the path jail for files, the operating system's sandbox for processes.
+//!
+//! Licence of this crate: it is a trust boundary, and the only one with `unsafe`. Both halves share one
+//! [`Protection`], so that a path that cannot be changed through a file tool cannot be changed by a command either.
+
+mod jail;
+mod manifest;
+mod protection;
+mod replace;
+mod walk;
+mod workspace;
+
+pub use protection::{Absent, GuardKind, Guarded, Protection, ProtectionConfig, ProtectionProblem, Since, TestFiles};
+pub use workspace::{WorkspaceFiles, WorkspaceProblem};

@@ -1,0 +1,184 @@
+//! Finds on disk what the names and globs protect.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::{File, FileType};
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use hames_protocol::port::FileKind;
+use ignore::WalkState;
+
+use super::names::{self, TestName};
+use super::{GuardKind, Guarded, Protection, Since};
+use crate::walk::{self, Show};
+
+/// How much of a file is read to tell whether it is a test, in bytes.
+const SNIFFED: u64 = 64 * 1024;
+
+/// Calls `see` with each entry below `folder`, relative to `root`, on several threads.
+fn each(root: &Path, folder: &Path, show: Show, see: impl Fn(&Path, FileType) -> WalkState + Sync) -> io::Result<()> {
+    // An entry that cannot be read, or that vanished, is nothing that a rule could protect; only the root must be there.
+    std::fs::read_dir(root)?;
+    walk::parallel(&mut walk::walker(folder, show)).run(|| {
+        Box::new(|entry| {
+            let Ok(entry) = entry else { return WalkState::Continue };
+            match (entry.path().strip_prefix(root), entry.file_type()) {
+                (Ok(relative), Some(kind)) if entry.depth() > 0 => see(relative, kind),
+                _ => WalkState::Continue,
+            }
+        })
+    });
+    Ok(())
+}
+
+/// The files that belong to the tests, relative to the root; those that `.gitignore` leaves out are not the project's.
+pub(super) fn test_files(root: &Path) -> io::Result<BTreeSet<String>> {
+    let found = Mutex::new(BTreeSet::new());
+    each(root, root, Show::NotIgnored, |path, kind| {
+        if let Some(text) = path.to_str().filter(|_| !kind.is_dir())
+            && match names::test_name(text) {
+                TestName::Yes => true,
+                TestName::Perhaps => kind.is_file() && mentions_tests(&root.join(path)),
+                TestName::No => false,
+            }
+        {
+            lock(&found).insert(text.to_owned());
+        }
+        WalkState::Continue
+    })?;
+    Ok(into_inner(found))
+}
+
+fn mentions_tests(path: &Path) -> bool {
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(SNIFFED).read_to_end(&mut bytes));
+    let holds = |word: &[u8]| bytes.windows(word.len()).any(|window| window == word);
+    read.is_ok() && (holds(b"unittest") || holds(b"def test"))
+}
+
+/// All files and links below the root, relative to it.
+pub(super) fn files(root: &Path) -> io::Result<Vec<String>> {
+    let found = Mutex::new(Vec::new());
+    each(root, root, Show::Everything, |path, kind| {
+        if let Some(text) = path.to_str().filter(|_| !kind.is_dir()) {
+            lock(&found).push(text.to_owned());
+        }
+        pruned(root, path, kind)
+    })?;
+    Ok(into_inner(found))
+}
+
+/// What exists and is protected, a wholly protected folder once.
+pub(super) fn guarded(protection: &Protection) -> io::Result<Vec<Guarded>> {
+    let root = &protection.root;
+    let found = Mutex::new(Vec::new());
+    each(root, root, Show::Everything, |path, kind| {
+        // A name that is no text matches by its readable part; the path stays what it is.
+        let Some(rule) = protection.rule(&path.to_string_lossy(), file_kind(kind)) else {
+            return pruned(root, path, kind);
+        };
+        let since = if protection.at_start.contains(path) { Since::Start } else { Since::Later };
+        let writable = if kind.is_dir() { writable(protection, path) } else { Vec::new() };
+        let kind = match file_kind(kind) {
+            FileKind::Folder => GuardKind::Folder,
+            _ if kind.is_symlink() => GuardKind::Link,
+            _ => GuardKind::File,
+        };
+        lock(&found).push(Guarded { path: path.to_owned(), kind, rule: rule.to_owned(), since, writable });
+        WalkState::Skip
+    })?;
+    Ok(into_inner(found))
+}
+
+/// What stays writable in a protected folder.
+fn writable(protection: &Protection, folder: &Path) -> Vec<PathBuf> {
+    let root = &protection.root;
+    let exceptions =
+        folder == Path::new(".hames") || !protection.unprotect.is_empty() || protection.protect.has_exceptions();
+    if !exceptions {
+        return Vec::new();
+    }
+    let found = Mutex::new(Vec::new());
+    let walked = each(root, &root.join(folder), Show::Everything, |path, kind| {
+        if protection.rule(&path.to_string_lossy(), file_kind(kind)).is_some() {
+            return WalkState::Continue;
+        }
+        lock(&found).push(path.to_owned());
+        WalkState::Skip
+    });
+    let mut found = into_inner(found);
+    found.sort();
+    // What could not be walked stays protected.
+    if walked.is_ok() { found } else { Vec::new() }
+}
+
+/// Calls `see` with each regular file of a protected path, relative to the root.
+pub(super) fn files_of(protection: &Protection, guarded: &Guarded, mut see: impl FnMut(&Path)) {
+    let path = protection.root.join(&guarded.path);
+    for entry in walk::walker(&path, Show::Everything).build().flatten() {
+        let is_file = entry.file_type().is_some_and(|kind| kind.is_file());
+        let Ok(relative) = entry.path().strip_prefix(&protection.root) else { continue };
+        if is_file && !guarded.writable.iter().any(|open| relative.starts_with(open)) {
+            see(relative);
+        }
+    }
+}
+
+/// All names below the root of the files with these identities, each with its rule.
+pub(super) fn names_of(root: &Path, identities: &HashMap<(u64, u64), String>) -> io::Result<BTreeMap<String, String>> {
+    let found = Mutex::new(BTreeMap::new());
+    each(root, root, Show::Everything, |path, kind| {
+        if kind.is_file()
+            && let Ok(metadata) = root.join(path).symlink_metadata()
+            && let Some(rule) = identities.get(&(metadata.dev(), metadata.ino()))
+            && let Some(text) = path.to_str()
+        {
+            lock(&found).insert(text.to_owned(), rule.clone());
+        }
+        pruned(root, path, kind)
+    })?;
+    Ok(into_inner(found))
+}
+
+/// The rule for a path in a git folder that is not named `.git`: a bare repository is one for git as well.
+pub(super) fn bare_git_rule(root: &Path, relative: &str, is_folder: bool) -> Option<&'static str> {
+    let parts: Vec<&str> = relative.split('/').collect();
+    (0..parts.len()).filter(|&at| names::is_git_setting(parts[at])).find_map(|at| {
+        let rule = names::git_rule(&parts[at..], is_folder)?;
+        let folder = parts[..at].iter().fold(root.to_owned(), |folder, part| folder.join(part));
+        is_git_folder(&folder).then_some(rule)
+    })
+}
+
+/// The git folder (relative to the root) of a protected path in it.
+pub(super) fn git_folder_of(path: &Path) -> Option<String> {
+    let (folder, name) = path.to_str()?.rsplit_once('/')?;
+    (names::is_git_setting(name) && folder.split('/').any(|part| part == ".git")).then(|| folder.to_owned())
+}
+
+/// What git itself asks of a folder before it takes it for a repository.
+fn is_git_folder(folder: &Path) -> bool {
+    ["HEAD", "objects", "refs"].iter().all(|name| folder.join(name).symlink_metadata().is_ok())
+}
+
+/// The objects of a repository are many and nothing in them is executed.
+fn pruned(root: &Path, path: &Path, kind: FileType) -> WalkState {
+    let is_objects = kind.is_dir()
+        && path.file_name().is_some_and(|name| name == "objects")
+        && path.parent().is_some_and(|parent| is_git_folder(&root.join(parent)));
+    if is_objects { WalkState::Skip } else { WalkState::Continue }
+}
+
+fn file_kind(kind: FileType) -> FileKind {
+    if kind.is_dir() { FileKind::Folder } else { FileKind::File }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+fn into_inner<T>(mutex: Mutex<T>) -> T {
+    mutex.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
