@@ -69,6 +69,10 @@ pub struct Prompt {
     pub surroundings: String,
     /// The bounds.
     pub limits: Limits,
+    /// Globs that are protected on request; kept with the run, so that a resumed one is as strict.
+    pub protect: Vec<String>,
+    /// Globs that are left open on request.
+    pub unprotect: Vec<String>,
     /// The sandbox's mode.
     pub sandbox: String,
 }
@@ -204,6 +208,8 @@ impl Driver {
             limits: prompt.limits,
             model: self.ports.model.info().clone(),
             checks: self.ports.verifier.checks(),
+            protect: prompt.protect,
+            unprotect: prompt.unprotect,
             sandbox: prompt.sandbox,
             head: Digest::of(self.head.as_bytes()),
         })))?;

@@ -10,9 +10,11 @@ use crate::duration;
 /// A coding agent that finishes real tasks: the model proposes, Hames decides.
 #[derive(Debug, Parser)]
 #[command(name = "hames", version, disable_help_subcommand = true, arg_required_else_help = true)]
-#[command(after_help = "`hames -p PROMPT` is short for `hames run PROMPT`.\n\nExit codes: 0 done or answered, 1 internal error, \
+#[command(
+    after_help = "`hames -p PROMPT` is short for `hames run PROMPT`.\n\nExit codes: 0 done or answered, 1 internal error, \
 2 usage or configuration, 3 a limit or stuck, 4 not verified, 5 a tool failed for good, 6 the model or provider failed, \
-7 needs a person, 130 cancelled by SIGINT, 143 by SIGTERM.")]
+7 needs a person, 130 cancelled by SIGINT, 143 by SIGTERM."
+)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) verb: Verb,
@@ -82,9 +84,9 @@ pub(crate) struct Place {
     /// Leave paths open that would be protected (repeatable)
     #[arg(long, value_name = "GLOB")]
     pub(crate) unprotect: Vec<String>,
-    /// How commands are kept apart from the machine
-    #[arg(long, value_name = "MODE", value_enum, default_value_t = SandboxMode::WorkspaceWrite)]
-    pub(crate) sandbox: SandboxMode,
+    /// How commands are kept apart from the machine [default: workspace-write]
+    #[arg(long, value_name = "MODE", value_enum)]
+    pub(crate) sandbox: Option<SandboxMode>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -202,7 +204,9 @@ mod tests {
 
     #[test]
     fn limits_that_bound_nothing_are_usage_errors() {
-        for flag in ["--max-turns 0", "--max-tokens 0", "--max-cost 0", "--max-cost -1", "--max-cost nan", "--max-time 0s"] {
+        for flag in
+            ["--max-turns 0", "--max-tokens 0", "--max-cost 0", "--max-cost -1", "--max-cost nan", "--max-time 0s"]
+        {
             let line = format!("hames run x {flag}");
             assert!(Cli::try_parse_from(line.split(' ')).is_err(), "{flag}");
         }

@@ -44,7 +44,9 @@ mod tests {
 
     #[test]
     fn durations_are_read_as_people_write_them() {
-        for (text, ms) in [("90s", 90_000), ("5m", 300_000), ("1h30m", 5_400_000), ("1h2m3s", 3_723_000), ("250ms", 250)] {
+        for (text, ms) in
+            [("90s", 90_000), ("5m", 300_000), ("1h30m", 5_400_000), ("1h2m3s", 3_723_000), ("250ms", 250)]
+        {
             assert_eq!(parse_ms(text), Ok(ms), "{text}");
         }
     }

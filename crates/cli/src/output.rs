@@ -36,7 +36,9 @@ pub(crate) fn print_line(text: &str) -> Result<(), Failure> {
     let written = writeln!(stdout, "{text}").and_then(|()| stdout.flush());
     written.map_err(|error| match error.kind() {
         // Whoever reads has seen enough; that is no error of ours, but the rest is lost.
-        std::io::ErrorKind::BrokenPipe => Failure::internal("Standard output was closed before everything was printed."),
+        std::io::ErrorKind::BrokenPipe => {
+            Failure::internal("Standard output was closed before everything was printed.")
+        }
         _ => Failure::internal(format!("Standard output cannot be written: {error}.")),
     })
 }
@@ -151,7 +153,8 @@ pub(crate) struct Progress {
 
 impl Progress {
     pub(crate) fn new(model: &ModelInfo) -> Self {
-        let scripted = if model.provider == "scripted" { " (scripted: replies from a file, no model is asked)" } else { "" };
+        let scripted =
+            if model.provider == "scripted" { " (scripted: replies from a file, no model is asked)" } else { "" };
         Self { calls: Mutex::default(), model: format!("{}/{}{scripted}", model.provider, model.name) }
     }
 

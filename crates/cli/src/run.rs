@@ -66,10 +66,12 @@ fn agent(options: &RunOptions, model: Arc<dyn Model>, observer: Arc<dyn Observer
     };
     let mut builder = Agent::builder(model)
         .limits(limits)
-        .isolation(isolation(options.place.sandbox))
         .identity(identity::of_user())
         .session(session(options)?)
         .observer(observer);
+    if let Some(mode) = options.place.sandbox {
+        builder = builder.isolation(isolation(mode));
+    }
     if let Some(folder) = &options.place.workspace {
         builder = builder.workspace(folder);
     }

@@ -5,7 +5,10 @@ use std::process::ExitCode;
 
 use hames::protocol::port::{CommandSpec, Exit, Program, Tmp, View};
 
-use crate::args::SandboxOptions;
+use hames::LoneSandbox;
+use hames::sandbox::{ProtectionConfig, TestFiles};
+
+use crate::args::{SandboxMode, SandboxOptions};
 use crate::exit::Failure;
 use crate::{identity, output, run};
 
@@ -14,14 +17,10 @@ const NO_TIMEOUT_MS: u64 = 24 * 3600 * 1000;
 
 pub(crate) async fn run(options: SandboxOptions) -> Result<ExitCode, Failure> {
     let folder = options.place.workspace.clone().unwrap_or_else(|| ".".into());
-    let sandbox = hames::lone_sandbox(
-        &folder,
-        run::isolation(options.place.sandbox),
-        options.place.protect,
-        options.place.unprotect,
-        identity::of_user(),
-    )
-    .map_err(Failure::usage)?;
+    let (protect, unprotect) = (options.place.protect, options.place.unprotect);
+    let protection = ProtectionConfig { tests: TestFiles::Open, protect, unprotect };
+    let isolation = run::isolation(options.place.sandbox.unwrap_or(SandboxMode::WorkspaceWrite));
+    let lone = LoneSandbox::new(&folder, isolation, protection, identity::of_user()).map_err(Failure::usage)?;
     let command = CommandSpec {
         program: Program::Direct(options.command),
         cwd: ".".into(),
@@ -37,7 +36,7 @@ pub(crate) async fn run(options: SandboxOptions) -> Result<ExitCode, Failure> {
         // A reader that went away is no reason to stop the command.
         let _ = stdout.write_all(bytes).and_then(|()| stdout.flush());
     };
-    let finished = sandbox.sandbox.run(command, &show).await.map_err(Failure::internal)?;
+    let finished = lone.sandbox.run(command, &show).await.map_err(Failure::internal)?;
     for attempt in &finished.attempts {
         output::note(&format!("protected: `{}` ({}), tried to {}", attempt.path, attempt.rule, attempt.action));
     }

@@ -15,7 +15,9 @@ pub(crate) async fn run(verb: ScriptVerb) -> Result<ExitCode, Failure> {
         .await
         .map_err(|error| Failure::usage(format!("Cannot listen on {listen}: {error}. Choose another --listen.")))?;
     output::print_line(&server.base_url())?;
-    output::note("Serving until interrupted. Use: ANTHROPIC_API_KEY=any ANTHROPIC_BASE_URL=<the line above> hames run …");
+    output::note(
+        "Serving until interrupted. Use: ANTHROPIC_API_KEY=any ANTHROPIC_BASE_URL=<the line above> hames run …",
+    );
     let mut commands = std::pin::pin!(signal::commands()?);
     futures_util::StreamExt::next(&mut commands).await;
     Ok(ExitCode::SUCCESS)

@@ -21,9 +21,8 @@ pub(crate) fn run(verb: SessionVerb) -> Result<ExitCode, Failure> {
 }
 
 fn list(store: &Store, workspace: Option<&Path>) -> Result<ExitCode, Failure> {
-    let real = workspace.map(|folder| {
-        folder.canonicalize().map_err(|error| Failure::usage(format!("{}: {error}.", folder.display())))
-    });
+    let real = workspace
+        .map(|folder| folder.canonicalize().map_err(|error| Failure::usage(format!("{}: {error}.", folder.display()))));
     let summaries = store.list(real.transpose()?.as_deref()).map_err(Failure::internal)?;
     if summaries.is_empty() {
         output::note("No sessions yet.");
@@ -41,11 +40,7 @@ fn line(summary: &Summary) -> String {
     };
     let started = output::moment(summary.started);
     let workspace = summary.workspace.as_deref().unwrap_or("?");
-    output::plain(&format!(
-        "{}  {started}  {outcome:<12}  {workspace}  {}",
-        summary.id,
-        summary.prompt.as_deref().unwrap_or_default()
-    ))
+    output::plain(&format!("{}  {started}  {outcome:<12}  {workspace}  {}", summary.id, summary.title))
 }
 
 fn show(store: &Store, id: &str) -> Result<ExitCode, Failure> {
@@ -66,5 +61,5 @@ fn verify(store: &Store, id: &str) -> Result<ExitCode, Failure> {
     let id = store.resolve(id).map_err(Failure::usage)?;
     let report = store.verify(&id).map_err(Failure::usage)?;
     output::print_line(&report.to_string())?;
-    Ok(if report.is_whole() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if report.first_bad().is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

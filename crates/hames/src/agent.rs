@@ -16,6 +16,8 @@ pub struct Agent {
     pub(crate) session: SessionId,
     pub(crate) root: PathBuf,
     pub(crate) checks: Vec<String>,
+    pub(crate) protect: Vec<String>,
+    pub(crate) unprotect: Vec<String>,
     pub(crate) limits: Limits,
     pub(crate) sandbox: String,
 }
@@ -34,6 +36,11 @@ impl Agent {
     /// The real path of the workspace.
     pub fn workspace(&self) -> &Path {
         &self.root
+    }
+
+    /// The result of the last run as far as it is known; none when there was no run.
+    pub fn result(&self) -> Option<RunResult> {
+        hames_agent::run_result(self.driver.state())
     }
 
     /// Runs a prompt to its end. An empty prompt continues where the session stopped.
@@ -59,8 +66,14 @@ impl Agent {
         let surroundings =
             Surroundings { workspace: &workspace, platform: &platform, date: &date, checks: &self.checks };
         let blocks = if prompt.is_empty() { Vec::new() } else { vec![Block::text(prompt)] };
-        let prompt =
-            Prompt { blocks, surroundings: surroundings.text(), limits: self.limits, sandbox: self.sandbox.clone() };
+        let prompt = Prompt {
+            blocks,
+            surroundings: surroundings.text(),
+            limits: self.limits,
+            protect: self.protect.clone(),
+            unprotect: self.unprotect.clone(),
+            sandbox: self.sandbox.clone(),
+        };
         self.driver.run(prompt, commands).await
     }
 }

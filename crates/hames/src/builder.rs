@@ -64,7 +64,7 @@ pub struct Builder {
     protect: Vec<String>,
     unprotect: Vec<String>,
     limits: Limits,
-    isolation: Isolation,
+    isolation: Option<Isolation>,
     identity: Option<GitIdentity>,
     sessions: Option<PathBuf>,
     session: SessionChoice,
@@ -80,7 +80,7 @@ impl Builder {
             protect: Vec::new(),
             unprotect: Vec::new(),
             limits: Limits::default(),
-            isolation: Isolation::WorkspaceWrite,
+            isolation: None,
             identity: None,
             sessions: None,
             session: SessionChoice::New,
@@ -120,7 +120,7 @@ impl Builder {
 
     /// How commands are kept apart from the machine.
     pub fn isolation(mut self, isolation: Isolation) -> Self {
-        self.isolation = isolation;
+        self.isolation = Some(isolation);
         self
     }
 
@@ -152,7 +152,7 @@ impl Builder {
     ///
     /// # Errors
     /// When the session, the workspace or the sandbox cannot be had.
-    pub fn build(self) -> Result<Agent, BuildProblem> {
+    pub fn build(mut self) -> Result<Agent, BuildProblem> {
         if self.limits.max_cost_usd.is_some() && self.model.info().price.is_none() {
             return Err(BuildProblem(format!(
                 "A limit on cost needs a price, and none is known for `{}`. Leave out `--max-cost`, or use a model with a known price.",
@@ -160,6 +160,7 @@ impl Builder {
             )));
         }
         let (session, root) = self.open_session()?;
+        self.take_over(&session.records);
         let tests = if self.checks.is_empty() { TestFiles::Open } else { TestFiles::Guarded };
         let config = ProtectionConfig { tests, protect: self.protect.clone(), unprotect: self.unprotect.clone() };
         let protection = Arc::new(Protection::new(&root, config).map_err(BuildProblem::new)?);
@@ -193,8 +194,39 @@ impl Builder {
             jitter: || fastrand::u16(0..1000),
         };
         let opened = opened(&session.id, &root);
-        let driver = Driver::open(ports, &head, &session.records, opened, session.repairs).map_err(BuildProblem::new)?;
-        Ok(Agent { driver, session: session.id, root, checks: self.checks, limits: self.limits, sandbox: mode })
+        let driver =
+            Driver::open(ports, &head, &session.records, opened, session.repairs).map_err(BuildProblem::new)?;
+        Ok(Agent {
+            driver,
+            session: session.id,
+            root,
+            checks: self.checks,
+            protect: self.protect,
+            unprotect: self.unprotect,
+            limits: self.limits,
+            sandbox: mode,
+        })
+    }
+
+    /// What a resumed session was started with holds on unless something else is asked for; switching the sandbox off
+    /// must be asked for each time.
+    fn take_over(&mut self, records: &[Record]) {
+        let last = records.iter().rev().find_map(|record| match &record.entry {
+            Entry::RunStarted(started) => Some(started),
+            _ => None,
+        });
+        let Some(last) = last else { return };
+        let inherit = |mine: &mut Vec<String>, theirs: &[String]| {
+            if mine.is_empty() {
+                *mine = theirs.to_vec();
+            }
+        };
+        inherit(&mut self.checks, &last.checks);
+        inherit(&mut self.protect, &last.protect);
+        inherit(&mut self.unprotect, &last.unprotect);
+        if self.isolation.is_none() && last.sandbox == Mode::ReadOnly.as_str() {
+            self.isolation = Some(Isolation::ReadOnly);
+        }
     }
 
     fn open_session(&self) -> Result<(OpenSession, PathBuf), BuildProblem> {
@@ -209,7 +241,10 @@ impl Builder {
                 let root = real(self.workspace.as_deref().unwrap_or(Path::new(".")))?;
                 let latest = store.latest(&root).map_err(BuildProblem::new)?;
                 Some(latest.ok_or_else(|| {
-                    BuildProblem(format!("There is no session for {} to continue. Start one with a prompt.", root.display()))
+                    BuildProblem(format!(
+                        "There is no session for {} to continue. Start one with a prompt.",
+                        root.display()
+                    ))
                 })?)
             }
         };
@@ -233,25 +268,64 @@ impl Builder {
         private: &Path,
         protection: &Arc<Protection>,
     ) -> Result<Arc<dyn Sandbox>, BuildProblem> {
-        let mode = match self.isolation {
-            Isolation::ReadOnly => Mode::ReadOnly,
-            Isolation::WorkspaceWrite | Isolation::Off => Mode::WorkspaceWrite,
-        };
-        let config = SandboxConfig {
-            root: root.to_owned(),
-            mode,
-            state: private.to_owned(),
-            protection: Arc::clone(protection),
-            identity: self.identity.clone(),
-            read_only: Vec::new(),
-            limits: ProcessLimits::default(),
-        };
-        Ok(match self.isolation {
-            Isolation::Off => Arc::new(Unconfined::new(config).map_err(BuildProblem::new)?),
-            Isolation::ReadOnly | Isolation::WorkspaceWrite => {
-                Arc::new(Bubblewrap::new(config).map_err(BuildProblem::new)?)
-            }
-        })
+        let isolation = self.isolation.unwrap_or(Isolation::WorkspaceWrite);
+        sandbox(isolation, root, private, protection, self.identity.clone())
+    }
+}
+
+fn sandbox(
+    isolation: Isolation,
+    root: &Path,
+    private: &Path,
+    protection: &Arc<Protection>,
+    identity: Option<GitIdentity>,
+) -> Result<Arc<dyn Sandbox>, BuildProblem> {
+    let mode = match isolation {
+        Isolation::ReadOnly => Mode::ReadOnly,
+        Isolation::WorkspaceWrite | Isolation::Off => Mode::WorkspaceWrite,
+    };
+    let config = SandboxConfig {
+        root: root.to_owned(),
+        mode,
+        state: private.to_owned(),
+        protection: Arc::clone(protection),
+        identity,
+        read_only: Vec::new(),
+        limits: ProcessLimits::default(),
+    };
+    Ok(match isolation {
+        Isolation::Off => Arc::new(Unconfined::new(config).map_err(BuildProblem::new)?),
+        Isolation::ReadOnly | Isolation::WorkspaceWrite => {
+            Arc::new(Bubblewrap::new(config).map_err(BuildProblem::new)?)
+        }
+    })
+}
+
+/// A sandbox without a session, for a single command; its private folder goes away with it.
+pub struct LoneSandbox {
+    /// The sandbox.
+    pub sandbox: Arc<dyn Sandbox>,
+    _private: tempfile::TempDir,
+}
+
+impl LoneSandbox {
+    /// Makes a sandbox as an agent in `workspace` would have it.
+    ///
+    /// # Errors
+    /// When the workspace or the sandbox cannot be had.
+    pub fn new(
+        workspace: &Path,
+        isolation: Isolation,
+        protection: ProtectionConfig,
+        identity: Option<GitIdentity>,
+    ) -> Result<Self, BuildProblem> {
+        let root = real(workspace)?;
+        let protection = Arc::new(Protection::new(&root, protection).map_err(BuildProblem::new)?);
+        let private = tempfile::Builder::new().prefix("hames-").tempdir().map_err(|error| {
+            BuildProblem(format!("No private folder can be made in the system's folder for temporary files: {error}."))
+        })?;
+        let sandbox = sandbox(isolation, &root, private.path(), &protection, identity)?;
+        Ok(Self { sandbox, _private: private })
     }
 }
 
@@ -283,7 +357,10 @@ fn opened(session: &SessionId, root: &Path) -> Opened {
 
 fn real(folder: &Path) -> Result<PathBuf, BuildProblem> {
     let real = folder.canonicalize().map_err(|error| {
-        BuildProblem(format!("The workspace {} cannot be opened: {error}. Name a folder that exists.", folder.display()))
+        BuildProblem(format!(
+            "The workspace {} cannot be opened: {error}. Name a folder that exists.",
+            folder.display()
+        ))
     })?;
     if !real.is_dir() {
         return Err(BuildProblem(format!("The workspace {} is not a folder. Name a folder.", folder.display())));

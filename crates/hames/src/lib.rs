@@ -22,7 +22,7 @@ mod clock;
 mod observer;
 
 pub use agent::Agent;
-pub use builder::{BuildProblem, Builder, Isolation, SessionChoice, sessions_folder};
+pub use builder::{BuildProblem, Builder, Isolation, LoneSandbox, SessionChoice, sessions_folder};
 pub use clock::SystemClock;
 pub use observer::Silent;
 

@@ -99,6 +99,10 @@ pub struct RunStarted {
     pub model: ModelInfo,
     /// The configured checks.
     pub checks: Vec<String>,
+    /// Globs that are protected on request, in gitignore syntax.
+    pub protect: Vec<String>,
+    /// Globs that are left open on request, in gitignore syntax.
+    pub unprotect: Vec<String>,
     /// The sandbox's mode, for example `workspace-write`.
     pub sandbox: String,
     /// The digest of the head sent with every request.

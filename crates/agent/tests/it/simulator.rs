@@ -46,6 +46,8 @@ impl Sim {
             limits: Limits { max_turns: 12, ..Limits::default() },
             model: info,
             checks,
+            protect: Vec::new(),
+            unprotect: Vec::new(),
             sandbox: "workspace-write".into(),
             head: Digest::of("head"),
         })));

@@ -367,8 +367,14 @@ impl World {
         commands: impl futures_core::Stream<Item = Command> + Send,
     ) -> Result<RunResult, AgentProblem> {
         let blocks = if prompt.is_empty() { Vec::new() } else { vec![Block::text(prompt)] };
-        let prompt =
-            Prompt { blocks, surroundings: "here".into(), limits: self.limits, sandbox: "workspace-write".into() };
+        let prompt = Prompt {
+            blocks,
+            surroundings: "here".into(),
+            limits: self.limits,
+            protect: Vec::new(),
+            unprotect: Vec::new(),
+            sandbox: "workspace-write".into(),
+        };
         self.driver().run(prompt, commands).await
     }
 

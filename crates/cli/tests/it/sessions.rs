@@ -1,0 +1,65 @@
+//! Sessions on disk: listing, showing, verifying, continuing, and one writer at a time.
+
+use std::fs;
+
+use crate::place::Place;
+use crate::signals::wait_for;
+
+#[test]
+fn a_session_is_listed_shown_and_verified() {
+    let place = Place::empty();
+    let (_, result) = place.run_json(&place.script("- text: '42'\n"), &[]);
+    let id = result["session_id"].as_str().unwrap();
+    let list = place.run(["session", "list"]);
+    assert!(
+        list.stdout.contains(id) && list.stdout.contains("answered") && list.stdout.contains("go"),
+        "{}",
+        list.stdout
+    );
+    assert!(place.log().first().unwrap()["entry"].get("opened").is_some());
+    assert_eq!(place.run(["session", "verify", &id[..13]]).code, 0);
+    let folder = place.sessions().pop().unwrap();
+    let log = fs::read_to_string(folder.join("log.jsonl")).unwrap();
+    fs::write(folder.join("log.jsonl"), log.replace("\"42\"", "\"43\"").replace("'42'", "'43'")).unwrap();
+    let verified = place.run(["session", "verify", id]);
+    assert_eq!(verified.code, 1, "{}", verified.stdout);
+}
+
+#[test]
+fn a_session_goes_on_with_a_new_prompt_in_the_same_log() {
+    let place = Place::empty();
+    let model = place.script("- text: one\n- text: two\n- text: three\n");
+    let (_, first) = place.run_json(&model, &[]);
+    let id = first["session_id"].as_str().unwrap();
+    let (_, second) = place.run_json(&model, &["--resume", id]);
+    assert_eq!((second["summary"].as_str(), second["session_id"].as_str()), (Some("two"), Some(id)));
+    let (_, third) = place.run_json(&model, &["--continue"]);
+    assert_eq!((third["summary"].as_str(), third["run_id"].as_str()), (Some("three"), Some("run-3")));
+    let nothing = place.run(["run", "--model", &model, "--resume", id]);
+    assert_eq!(nothing.code, 2);
+    assert!(nothing.stderr.contains("nothing to continue"), "{}", nothing.stderr);
+}
+
+#[test]
+fn a_session_that_is_open_elsewhere_is_refused_naming_the_process() {
+    let place = Place::empty();
+    let model = place.script("- calls: [{tool: bash, args: {command: touch begun; sleep 60}}]\n- text: ok\n");
+    let mut child = place.hames(["run", "--model", &model, "go"]).spawn().unwrap();
+    wait_for(|| place.work().join("begun").exists());
+    let refused = place.run(["run", "--model", &model, "--continue", "go"]);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(refused.code, 2);
+    assert!(refused.stderr.contains(&child.id().to_string()), "{}", refused.stderr);
+}
+
+#[test]
+fn what_a_session_was_started_with_holds_when_it_is_resumed() {
+    let place = Place::empty();
+    let model = place.script("- text: one\n- text: two\n- text: three\n- calls: [{tool: write_file, args: {path: keep.txt, content: x}}]\n- text: a\n- text: b\n");
+    let (code, first) = place.run_json(&model, &["--verify", "false", "--protect", "keep.txt"]);
+    assert_eq!((code, first["outcome"].as_str()), (4, Some("unverified")));
+    let (_, second) = place.run_json(&model, &["--continue"]);
+    assert_eq!(second["outcome"], "unverified", "the checks hold");
+    assert_eq!(second["guards"][0]["guard"], "protected", "and so does the protection: {second:#}");
+}
