@@ -2,4 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod process;
+mod process_confinement;
+mod process_end;
 mod protection;
