@@ -5,10 +5,12 @@
 
 mod jail;
 mod manifest;
+mod process;
 mod protection;
 mod replace;
 mod walk;
 mod workspace;
 
+pub use process::{Bubblewrap, GitIdentity, Mode, ProcessLimits, SandboxConfig, Unconfined};
 pub use protection::{Absent, GuardKind, Guarded, Protection, ProtectionConfig, ProtectionProblem, Since, TestFiles};
 pub use workspace::{WorkspaceFiles, WorkspaceProblem};

@@ -3,6 +3,9 @@
 
 mod jail;
 mod manifest;
+mod process;
+mod process_confinement;
+mod process_end;
 mod protection;
 
 use std::fs;

@@ -1,0 +1,200 @@
+//! What of the host a command sees: an explicit list, and nothing else.
+//!
+//! The rest of the root is an empty file system that is made read-only when everything is in place.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use super::config::Mode;
+
+/// Folders of the root that hold programs and libraries.
+const SYSTEM: [&str; 9] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store"];
+
+/// What programs need of /etc: names and lookups, certificates, the alternatives of Debian, configuration that
+/// runtimes read at start. Nothing that may hold a secret, and no resolver, for there is no network.
+const CONFIGURATION: [&str; 21] = [
+    "passwd",
+    "group",
+    "nsswitch.conf",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "alternatives",
+    "localtime",
+    "timezone",
+    "locale.alias",
+    "os-release",
+    "debian_version",
+    "mime.types",
+    "magic",
+    "services",
+    "protocols",
+    "ca-certificates.conf",
+    "ssl/certs",
+    "ssl/openssl.cnf",
+    "pki/tls/certs",
+    "perl",
+];
+
+/// Beginnings of names in /etc of runtimes that come in versions, `python3.11` or `java-17-openjdk` say.
+const VERSIONED: [&str; 3] = ["python3", "java-", "php"];
+
+/// The home of every command.
+pub(crate) const HOME: &str = "/run/hames/home";
+/// What bash reads before a command; see [`super::script`].
+pub(crate) const BASH_ENV: &str = "/run/hames/bash_env";
+
+/// Options of bubblewrap, in the order in which it carries them out.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Layout {
+    options: Vec<OsString>,
+}
+
+impl Layout {
+    /// Shows a file or folder of the host at `target`, read-only.
+    pub(crate) fn show(&mut self, source: impl AsRef<Path>, target: impl AsRef<Path>) {
+        self.push("--ro-bind", [source.as_ref(), target.as_ref()]);
+    }
+
+    /// Shows a file or folder of the host at `target`, writable.
+    pub(crate) fn open(&mut self, source: impl AsRef<Path>, target: impl AsRef<Path>) {
+        self.push("--bind", [source.as_ref(), target.as_ref()]);
+    }
+
+    /// Puts an empty folder in memory at `target`.
+    pub(crate) fn empty(&mut self, target: impl AsRef<Path>) {
+        self.push("--tmpfs", [target.as_ref()]);
+    }
+
+    /// Makes a link at `target`.
+    pub(crate) fn link(&mut self, leads_to: impl AsRef<Path>, target: impl AsRef<Path>) {
+        self.push("--symlink", [leads_to.as_ref(), target.as_ref()]);
+    }
+
+    /// Makes what was mounted at `target` read-only.
+    pub(crate) fn seal(&mut self, target: impl AsRef<Path>) {
+        self.push("--remount-ro", [target.as_ref()]);
+    }
+
+    /// Adds an option with its values.
+    pub(crate) fn push<T: AsRef<std::ffi::OsStr>>(&mut self, option: &str, values: impl IntoIterator<Item = T>) {
+        self.options.push(option.into());
+        self.options.extend(values.into_iter().map(|value| value.as_ref().to_owned()));
+    }
+
+    /// The options, each ended by NUL, as `--args` reads them.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for option in &self.options {
+            bytes.extend_from_slice(std::os::unix::ffi::OsStrExt::as_bytes(option.as_os_str()));
+            bytes.push(0);
+        }
+        bytes
+    }
+}
+
+/// The part that is the same for every command of every session: namespaces, system folders, /proc, /dev, /etc.
+pub(crate) fn system() -> Layout {
+    let mut layout = Layout::default();
+    for option in ["--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"] {
+        layout.push(option, [""; 0]);
+    }
+    layout.push("--unshare-cgroup-try", [""; 0]);
+    layout.push("--cap-drop", ["ALL"]);
+    layout.push("--new-session", [""; 0]);
+    layout.push("--die-with-parent", [""; 0]);
+    layout.push("--hostname", ["hames"]);
+    for folder in SYSTEM {
+        show_as_it_is(&mut layout, Path::new(folder));
+    }
+    // Sealed, for bubblewrap leaves /proc/sys open to root, and /proc/PID/mem is a way around refusing ptrace.
+    layout.push("--proc", ["/proc"]);
+    layout.seal("/proc");
+    layout.push("--dev", ["/dev"]);
+    for name in CONFIGURATION {
+        let path = Path::new("/etc").join(name);
+        if path.exists() {
+            layout.show(&path, &path);
+        }
+    }
+    for entry in fs::read_dir("/etc").into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        if VERSIONED.iter().any(|start| name.to_string_lossy().starts_with(start)) {
+            layout.show(entry.path(), entry.path());
+        }
+    }
+    layout.link("/proc/self/mounts", "/etc/mtab");
+    layout
+}
+
+/// Shows a folder of the root, as a link where the host has one.
+fn show_as_it_is(layout: &mut Layout, path: &Path) {
+    if let Ok(leads_to) = fs::read_link(path) {
+        layout.link(leads_to, path);
+    } else if path.is_dir() {
+        layout.show(path, path);
+    }
+}
+
+/// A private /tmp, and the folders of the host that are shown at their own paths, wherever those lie.
+///
+/// The session's /tmp is a folder of the host in which commands plant what they like, and bubblewrap follows links as
+/// it makes the folders on the way to a mount. So each entry of /tmp through which something is shown is first made
+/// an empty folder in memory: being a mount in every command, it can be moved or replaced by none.
+pub(crate) fn private(layout: &mut Layout, tmp: Option<&Path>, shown: &[(&Path, Mode)]) -> io::Result<()> {
+    match tmp {
+        Some(folder) => layout.open(folder, "/tmp"),
+        None => layout.empty("/tmp"),
+    }
+    let mut entries = BTreeSet::new();
+    for (path, _) in shown {
+        if let Some(entry) = path.strip_prefix("/tmp").ok().and_then(|beneath| beneath.components().next()) {
+            entries.insert(entry.as_os_str().to_owned());
+        }
+    }
+    for entry in &entries {
+        if let Some(folder) = tmp {
+            real_folder(&folder.join(entry))?;
+        }
+        layout.empty(Path::new("/tmp").join(entry));
+    }
+    if !shown.iter().any(|(path, _)| path.starts_with("/var/tmp")) {
+        layout.link("../tmp", "/var/tmp");
+    }
+    let seen: Vec<&Path> = shown.iter().map(|(path, _)| *path).collect();
+    let mut shown = shown.to_vec();
+    // A folder that lies in another one comes after it.
+    shown.sort_by_key(|(path, _)| path.components().count());
+    for (path, mode) in shown {
+        match mode {
+            Mode::WorkspaceWrite => layout.open(path, path),
+            Mode::ReadOnly => layout.show(path, path),
+        }
+    }
+    for entry in entries.iter().map(|entry| Path::new("/tmp").join(entry)) {
+        // What is shown there itself is as writable as was asked.
+        if !seen.contains(&entry.as_path()) {
+            layout.seal(entry);
+        }
+    }
+    Ok(())
+}
+
+/// Makes sure that a folder, and no link to one, is at `path`.
+pub(crate) fn real_folder(path: &Path) -> io::Result<()> {
+    if !path.symlink_metadata().is_ok_and(|found| found.is_dir()) {
+        // Often nothing is there; what cannot be removed shows in the next line.
+        let _ = fs::remove_file(path);
+        fs::DirBuilder::new().mode(0o700).create(path)?;
+    }
+    Ok(())
+}
+
+/// Where bubblewrap is, in the usual places.
+pub(crate) fn find_bubblewrap() -> Option<PathBuf> {
+    ["/usr/bin/bwrap", "/usr/local/bin/bwrap", "/bin/bwrap"].into_iter().map(PathBuf::from).find(|path| path.is_file())
+}

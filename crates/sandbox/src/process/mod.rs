@@ -1,0 +1,23 @@
+//! The process half: commands isolated from the host (promise P6).
+//!
+//! [`Bubblewrap`] runs each command in namespaces of its own; [`Unconfined`] is the same contract without isolation,
+//! for who switched the sandbox off by name.
+
+mod birth;
+mod bubblewrap;
+mod config;
+mod feed;
+mod layout;
+mod outcome;
+mod output;
+mod running;
+mod script;
+mod state;
+mod supervision;
+mod tree;
+mod unconfined;
+mod variables;
+
+pub use bubblewrap::Bubblewrap;
+pub use config::{GitIdentity, Mode, ProcessLimits, SandboxConfig};
+pub use unconfined::Unconfined;

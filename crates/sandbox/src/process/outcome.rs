@@ -1,0 +1,60 @@
+//! What a supervised command means to the port: its result, or the sentence why there is none.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use hames_protocol::port::{Finished, SandboxProblem};
+
+use super::supervision::{Ended, StartFailure};
+
+/// What the port wants to know of a command that ended.
+pub(crate) fn finished(ended: Ended) -> Finished {
+    Finished {
+        exit: ended.exit,
+        capture: ended.capture,
+        strays: ended.strays,
+        cwd: ended.cwd,
+        attempts: Vec::new(),
+        ms: u64::try_from(ended.duration.as_millis()).unwrap_or(u64::MAX),
+    }
+}
+
+/// Why a command did not come to run, with the remedy where one is known.
+pub(crate) fn explain(failure: &StartFailure) -> SandboxProblem {
+    SandboxProblem(match failure {
+        StartFailure::Spawn(error) => format!("The command could not be started: {error}."),
+        StartFailure::Nowhere => {
+            "The working directory does not exist or cannot be entered. Use the workspace root or another folder."
+                .to_owned()
+        }
+        StartFailure::Setup(said) => {
+            let remedy = if said.contains("namespace") || said.contains("uid map") || said.contains("RTM_NEWADDR") {
+                " This system forbids user namespaces. Allow them as root: `sysctl -w kernel.unprivileged_userns_clone=1 \
+                 kernel.apparmor_restrict_unprivileged_userns=0 user.max_user_namespaces=10000` (those of the three that \
+                 exist); in a container, start it with a seccomp profile that allows them."
+            } else {
+                ""
+            };
+            format!("The sandbox could not be set up: {}.{remedy}", said.trim_end_matches('.'))
+        }
+    })
+}
+
+/// An error of the system on the way to a command.
+pub(crate) fn io_problem(error: impl Into<io::Error>) -> SandboxProblem {
+    explain(&StartFailure::Spawn(error.into()))
+}
+
+/// The supervising thread panicked, which is a fault of this program.
+pub(crate) fn broken() -> SandboxProblem {
+    SandboxProblem("The sandbox broke down while it ran the command. Report this fault.".to_owned())
+}
+
+/// The workspace's real path.
+///
+/// # Errors
+/// When it is not there.
+pub(crate) fn real_root(root: &Path) -> Result<PathBuf, SandboxProblem> {
+    let unusable = |error| SandboxProblem(format!("The workspace {} cannot be used: {error}.", root.display()));
+    root.canonicalize().map_err(unusable)
+}

@@ -1,0 +1,89 @@
+//! The session's private folder on the host: its /tmp and the small files that commands are shown.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use hames_protocol::port::SandboxProblem;
+
+use super::config::GitIdentity;
+use super::{layout, script};
+
+/// Names for the machine itself; there is no other to be reached.
+const HOSTS: &str = "127.0.0.1 localhost hames\n::1 localhost\n";
+
+/// The paths in the folder.
+#[derive(Debug, Clone)]
+pub(crate) struct State {
+    folder: PathBuf,
+}
+
+impl State {
+    /// Makes what is missing in `folder`.
+    ///
+    /// # Errors
+    /// When something cannot be written.
+    pub(crate) fn prepare(folder: &Path, identity: Option<&GitIdentity>) -> Result<Self, SandboxProblem> {
+        Self::make(folder, identity).map_err(|error| {
+            let folder = folder.display();
+            SandboxProblem(format!(
+                "The session's folder {folder} cannot be written: {error}. Make room or name another."
+            ))
+        })
+    }
+
+    fn make(folder: &Path, identity: Option<&GitIdentity>) -> io::Result<Self> {
+        let mut builder = fs::DirBuilder::new();
+        builder.recursive(true).mode(0o700);
+        builder.create(folder)?;
+        let state = Self { folder: folder.canonicalize()? };
+        builder.create(state.tmp())?;
+        builder.create(state.home())?;
+        // A command may have put anything at this name in an earlier run of the session.
+        layout::real_folder(&state.tmp().join("outputs"))?;
+        fs::write(state.hosts(), HOSTS)?;
+        fs::write(state.bash_env(), script::BASH_ENV)?;
+        fs::write(state.git_config(), identity.map(git_config).unwrap_or_default())?;
+        Ok(state)
+    }
+
+    /// The session's /tmp.
+    pub(crate) fn tmp(&self) -> PathBuf {
+        self.folder.join("tmp")
+    }
+
+    /// What lies in the home of every command.
+    pub(crate) fn home(&self) -> PathBuf {
+        self.folder.join("home")
+    }
+
+    /// The user's git name and e-mail.
+    pub(crate) fn git_config(&self) -> PathBuf {
+        self.home().join(".gitconfig")
+    }
+
+    /// A folder of one command, which that command's end removes.
+    pub(crate) fn scratch(&self, name: &str) -> PathBuf {
+        self.folder.join("scratch").join(name)
+    }
+
+    /// What is shown as /etc/hosts.
+    pub(crate) fn hosts(&self) -> PathBuf {
+        self.folder.join("hosts")
+    }
+
+    /// What bash reads before a command line.
+    pub(crate) fn bash_env(&self) -> PathBuf {
+        self.folder.join("bash_env")
+    }
+}
+
+/// The text of a `.gitconfig`; see "Syntax" in git-config(1) for what a value must escape.
+fn git_config(identity: &GitIdentity) -> String {
+    let quote = |value: &str| {
+        let escaped = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n").replace('\0', "");
+        format!("\"{escaped}\"")
+    };
+    format!("[user]\n\tname = {}\n\temail = {}\n", quote(&identity.name), quote(&identity.email))
+}
