@@ -190,6 +190,11 @@ pub trait Workspace: Send + Sync {
     /// The real path of the root.
     fn root(&self) -> &Path;
 
+    /// The host path of the session's private folder, shown as `/tmp`; none when it can only be read by file name.
+    fn private_tmp(&self) -> Option<&Path> {
+        None
+    }
+
     /// Finds where a path lands.
     ///
     /// # Errors

@@ -1,0 +1,177 @@
+//! `edit_file`: replaces an exact piece of a file; see [`crate::splice`] for what exact means.
+
+use hames_protocol::port::Tool;
+use hames_protocol::{BoxFuture, Call, Examination, Probe, ToolResult, ToolSpec};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::change::{Declined, Draft, Place, commit, examination, probe};
+use crate::blocking::blocking;
+use crate::files::{EDIT_LIMIT_BYTES, Files};
+use crate::near_miss::near_miss;
+use crate::schema::{arguments, spec};
+use crate::splice::{Misplaced, Spliced, Which, splice};
+use crate::text::{TextKind, clipped, counted, line_at, lines, numbered, shown, thousands};
+
+/// How many changed lines the result shows, and how much of each, in bytes.
+const SHOWN_LINES: usize = 40;
+const SHOWN_LINE_BYTES: usize = 200;
+
+/// How many lines stand around a change.
+const CONTEXT_LINES: usize = 2;
+
+/// How many line numbers an error lists.
+const LISTED_LINES: usize = 20;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    /// Relative to the workspace.
+    path: String,
+    /// Exact text of the file, without line numbers.
+    old_string: String,
+    /// What replaces it, literally.
+    new_string: String,
+    /// Replace every occurrence.
+    #[serde(default)]
+    replace_all: Option<bool>,
+}
+
+pub(crate) struct EditFile {
+    spec: ToolSpec,
+    files: Files,
+}
+
+impl EditFile {
+    pub(crate) fn new(files: Files) -> Self {
+        let description = "Replaces a piece of a file that was read before. old_string must occur exactly once, so \
+                           give enough lines around it, or set replace_all. Write line ends as \\n; the file keeps \
+                           its own.";
+        Self { spec: spec::<Arguments>("edit_file", description), files }
+    }
+}
+
+impl Tool for EditFile {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn examine<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Examination> {
+        let files = self.files.clone();
+        Box::pin(async move {
+            match arguments(call) {
+                Ok(arguments) => blocking(move |_| examination(draft(&files, &arguments))).await,
+                Err(problem) => Examination::problem(problem.guard, problem.text),
+            }
+        })
+    }
+
+    fn run<'a>(&'a self, call: &'a Call, _: &'a (dyn Fn(&str) + Send + Sync)) -> BoxFuture<'a, ToolResult> {
+        let files = self.files.clone();
+        Box::pin(async move {
+            match arguments(call) {
+                Ok(arguments) => blocking(move |_| commit(&files, draft(&files, &arguments))).await,
+                Err(problem) => ToolResult::failed(problem.text),
+            }
+        })
+    }
+
+    fn probe<'a>(&'a self, _: &'a Call, examined: &'a Examination) -> BoxFuture<'a, Probe> {
+        let files = self.files.clone();
+        let examined = examined.clone();
+        Box::pin(blocking(move |_| probe(&files, &examined)))
+    }
+}
+
+fn draft(files: &Files, arguments: &Arguments) -> Result<Draft, Declined> {
+    let place = Place::find(files, &arguments.path)?;
+    let path = shown(&arguments.path);
+    let Arguments { old_string: old, new_string: new, .. } = arguments;
+    let Some(before) = place.content(files)? else {
+        return Err(place.decline(format!("`{path}` does not exist. Use `write_file` to create it.")));
+    };
+    let kind = TextKind::of(&before.bytes);
+    if let Some(text) = kind.obstacle(&path, before.bytes.len()) {
+        return Err(place.decline(text));
+    }
+    place.require_seen(files, &before)?;
+    if old.is_empty() {
+        return Err(place.decline(
+            "`old_string` is empty. Give the exact text to replace; to add lines, give a line beside them and repeat it \
+             in `new_string`.",
+        ));
+    }
+    if old == new {
+        return Err(place.decline("`old_string` and `new_string` are the same, so the edit would change nothing."));
+    }
+    let which = if arguments.replace_all == Some(true) { Which::All } else { Which::Only };
+    let spliced = match splice(&before.bytes, old, new, which, EDIT_LIMIT_BYTES) {
+        Ok(spliced) => spliced,
+        Err(Misplaced::Nowhere) => {
+            let near = near_miss(&before.bytes, old);
+            return Err(place.decline(format!("`old_string` does not occur in `{path}`.{near}")));
+        }
+        Err(Misplaced::Several(at)) => return Err(place.decline(several(&path, &at))),
+        Err(Misplaced::TooLarge) => {
+            let limit = thousands(EDIT_LIMIT_BYTES);
+            return Err(place.decline(format!("`{path}` would grow beyond {limit} bytes. Make a smaller edit.")));
+        }
+    };
+    if spliced.bytes == before.bytes {
+        return Err(place.decline(
+            "The edit would change nothing, because new lines take the file's line ends. Use `bash` to change line ends.",
+        ));
+    }
+    let mut report = report(&path, &spliced);
+    if kind == TextKind::EightBit && !new.is_ascii() {
+        report.push_str("\n[The file is not UTF-8; the new text was written as UTF-8.]");
+    }
+    let Spliced { bytes, .. } = spliced;
+    Ok(place.draft(Some(before), bytes, report))
+}
+
+fn several(path: &str, at: &[usize]) -> String {
+    let numbers: Vec<String> = at.iter().take(LISTED_LINES).map(ToString::to_string).collect();
+    let more = if at.len() > LISTED_LINES { ", …" } else { "" };
+    format!(
+        "`old_string` occurs {} times in `{path}`, at lines {}{more}. Add lines around it to make it unique, or set \
+         `replace_all`.",
+        at.len(),
+        numbers.join(", ")
+    )
+}
+
+/// The lines around each change as they are now, numbered.
+fn report(path: &str, spliced: &Spliced) -> String {
+    let mut text = format!("Replaced {} in `{path}`. It now reads:\n", counted(spliced.places.len(), "place"));
+    let (mut counted_to, mut line) = (0, 1);
+    let mut wanted = Vec::new();
+    let mut shown_to = 0;
+    for place in &spliced.places {
+        // Counting goes on from the place before, so many places cost one pass.
+        line += line_at(&spliced.bytes[counted_to..], place.start - counted_to) - 1;
+        counted_to = place.start;
+        let last = line + line_at(&spliced.bytes[place.start..], place.len()) - 1;
+        let from = line.saturating_sub(CONTEXT_LINES).max(shown_to + 1).max(1);
+        shown_to = shown_to.max(last + CONTEXT_LINES);
+        wanted.extend(from..=shown_to);
+        if wanted.len() > SHOWN_LINES {
+            break;
+        }
+    }
+    let mut wanted = wanted.into_iter().take(SHOWN_LINES).peekable();
+    let mut previous = None;
+    for (number, line) in (1..).zip(lines(&spliced.bytes)) {
+        if wanted.peek() != Some(&number) {
+            continue;
+        }
+        wanted.next();
+        if previous.is_some_and(|previous| previous + 1 != number) {
+            text.push_str("     …\n");
+        }
+        previous = Some(number);
+        text.push_str(&numbered(number, &clipped(&String::from_utf8_lossy(line), SHOWN_LINE_BYTES)));
+    }
+    text.truncate(text.trim_end_matches('\n').len());
+    text
+}
