@@ -11,8 +11,9 @@ use serde::de::Error as _;
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
-/// The longest line that is written or read, in bytes; it bounds the memory that one record can take.
-pub(crate) const MAX_LINE: usize = 64 << 20;
+/// The longest line that is written or read, in bytes; it bounds the memory that one record can take. No provider takes
+/// a request of more than 32 MB, so that no prompt and no reply is longer.
+pub(crate) const MAX_LINE: usize = 32 << 20;
 
 /// The deepest nesting of a body. serde_json's own limit is 128, which arguments at that limit pass once a record wraps
 /// them; twice that still fits any stack.

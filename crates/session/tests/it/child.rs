@@ -79,8 +79,8 @@ fn obey(order: &Order, mut say: impl FnMut(String)) {
         }
     }
     say("end".to_owned());
-    while order.stay {
-        std::thread::sleep(Duration::from_millis(10));
+    if order.stay {
+        std::thread::sleep(Duration::from_secs(600));
     }
 }
 

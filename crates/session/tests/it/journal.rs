@@ -15,7 +15,7 @@ fn what_was_appended_is_found_again_as_it_was_returned() {
     let entries = [
         opened(&session.id, &place.workspace()),
         reply(r#"{"type":"thinking",  "signature":"a\/b\u00e9+=","n":1.0e5}"#),
-        ended(3, json!({"third": 1.0 / 3.0, "tiny": 2.2250738585072011e-308, "text": "a\nb\u{2028}\0"})),
+        ended(3, json!({"third": 1.0 / 3.0, "tiny": 2.225_073_858_507_201e-308, "text": "a\nb\u{2028}\0"})),
     ];
     let appended: Vec<_> =
         (1..).zip(entries).map(|(tick, entry)| session.journal.append(tick, entry).unwrap()).collect();

@@ -1,4 +1,6 @@
 //! The journal through its public seam: real files, real processes, real full disks.
+// The functions that tests share are tests as well.
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 mod blob;
 mod child;
@@ -27,7 +29,16 @@ struct Place {
 
 impl Place {
     fn new() -> Self {
-        let place = Self { folder: TempDir::new().unwrap() };
+        Self::within(TempDir::new().unwrap())
+    }
+
+    /// A place in memory where there is one, for tests that sync thousands of times.
+    fn in_memory() -> Self {
+        Self::within(TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).unwrap())
+    }
+
+    fn within(folder: TempDir) -> Self {
+        let place = Self { folder };
         std::fs::create_dir(place.workspace()).unwrap();
         place
     }

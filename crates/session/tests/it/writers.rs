@@ -14,6 +14,7 @@ fn a_session_that_another_process_has_open_is_refused_naming_that_process() {
     let place = Place::new();
     let mut other = Other::start(&Order { stay: true, ..Order::new(place.root()) });
     let id = other.session();
+    assert_eq!(other.says().as_deref(), Some("end"));
     let problem = place.store().open(&id).unwrap_err();
     let StoreProblem::Busy { owner, .. } = &problem else { panic!("{problem}") };
     assert_eq!(owner.pid, Some(other.pid()));
