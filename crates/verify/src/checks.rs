@@ -6,14 +6,15 @@ use std::sync::Arc;
 use hames_protocol::port::{
     Blobs, CommandSpec, Exit, Finished, Program, Sandbox, Tmp, Verifier, VerifyProblem, View, Workspace,
 };
-use hames_protocol::{Baseline, BoxFuture, CheckEvidence, CheckKind, Judgement, UntouchedCounts, Verdict};
+use hames_protocol::{Baseline, BoxFuture, CheckEvidence, Judgement, UntouchedCounts, Verdict};
 
 use crate::command::{self, Runner};
+use crate::control::{self, Content, Control};
 use crate::finding::{self, Before, Shown};
 use crate::report::{self, Report};
 use crate::untouched::{self, Untouched};
 use crate::view::{self, Judged};
-use crate::{baseline, blocking, control, missing, output};
+use crate::{baseline, blocking, missing, output};
 
 /// The longest time one check may take unless the user says otherwise, in milliseconds.
 pub const DEFAULT_TIMEOUT_MS: u64 = 10 * 60 * 1000;
@@ -24,13 +25,13 @@ const PROBE_TIMEOUT_MS: u64 = 30_000;
 /// How much of a check's output is read for its report, in bytes at either end.
 const CAPTURE_BYTES: usize = 1 << 20;
 
-/// Build products and caches from before are not trusted: a compiled test that is newer than its source would run
-/// instead of it. So those of the usual tools are kept in the command's own fresh /tmp.
-const FRESH_CACHES: [(&str, &str); 3] = [
-    ("CARGO_TARGET_DIR", "/tmp/hames-target"),
-    ("PYTHONPYCACHEPREFIX", "/tmp/hames-pycache"),
-    ("PYTEST_ADDOPTS", "-o cache_dir=/tmp/hames-pytest"),
-];
+/// Caches from before are not trusted: a compiled test would run instead of its source. So those of Python are kept
+/// in the command's own fresh /tmp, wherever the sandbox has that.
+const FRESH_CACHES: &str = "export PYTHONPYCACHEPREFIX=\"${TMPDIR:-/tmp}/hames-pycache\" \
+                            PYTEST_ADDOPTS=\"-o 'cache_dir=${TMPDIR:-/tmp}/hames-pytest'\"; ";
+
+/// The same for the build products of tests in Rust. Only for commands that show no interest in them.
+const FRESH_TARGET: &str = "export CARGO_TARGET_DIR=\"${TMPDIR:-/tmp}/hames-target\"; ";
 
 /// What to check, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -129,7 +130,7 @@ impl Checks {
             };
             let mut one = self.weigh(command, &ran, before);
             if let (Verdict::Pass, Some(report)) = (one.verdict, ran.report) {
-                self.control(&mut one, kept, report.runner, &found).await?;
+                self.control(&mut one, kept, report.runner).await?;
             }
             evidence.push(one);
             set_aside.extend(judged.set_aside);
@@ -149,44 +150,54 @@ impl Checks {
         Ok(Judgement { verdict: finding::overall(&evidence), evidence, set_aside: Vec::new() })
     }
 
-    /// Runs a passing check of tests once more with tests that must fail, and withdraws the pass when it still passes.
+    /// Runs a passing check of tests once more with tests that must fail, and withdraws the pass when the code under
+    /// test is what keeps them from failing.
     async fn control(
         &self,
         evidence: &mut CheckEvidence,
         kept: &Baseline,
         runner: Runner,
-        found: &Untouched,
     ) -> Result<(), VerifyProblem> {
-        let (blobs, kept_too, folder) = (Arc::clone(&self.blobs), kept.clone(), self.config.copy.clone());
-        let files = blocking::run(move |_| {
-            control::files(&*blobs, &kept_too, runner, &folder)
-                .map_err(|error| VerifyProblem::System(format!("The control cannot be prepared: {error}.")))
-        })
-        .await?;
-        if files.is_empty() {
-            return Ok(());
-        }
-        let judged = self.compare(kept).await?;
         let command = evidence.command.clone();
-        let now = self.run(&command, view::with_files(&judged.view, files.clone()), Tmp::Fresh).await?;
-        if !control::is_deaf(now.exit, now.report, runner) {
+        let added = self.prepare_control(kept, runner, Content::Added).await?;
+        if added.files.is_empty() {
             return Ok(());
         }
-        let (Untouched::At(tree), CheckKind::Tests { untouched: Some(before), .. }) = (found, &evidence.kind) else {
-            evidence.reason.push_str(" Whether these tests can fail was not shown: there is nothing to compare with.");
+        let mut view = self.compare(kept).await?.view;
+        view.originals.extend(added.files);
+        let ran = self.run(&command, view, Tmp::Fresh).await?;
+        if !control::is_deaf(ran.exit, ran.report, runner) {
             return Ok(());
-        };
-        let copy = View { stand_in: Some(tree.clone()), ..View::default() };
-        let then = self.run(&command, view::with_files(&copy, files), Tmp::Fresh).await?;
-        if control::is_heard(then.exit, then.report, *before, runner) {
+        }
+        let alone = self.prepare_control(kept, runner, Content::Alone).await?;
+        let judged = self.compare(kept).await?;
+        let mut view = judged.view;
+        view.originals.extend(alone.files);
+        view.left_out.extend(judged.new_tests.into_iter().filter(|path| control::carries(runner, path)));
+        let ran = self.run(&command, view, Tmp::Fresh).await?;
+        if control::is_heard(ran.exit, ran.report, &ran.output, &alone.mark, runner) {
             evidence.verdict = Verdict::Unverifiable;
             evidence.reason = format!(
-                "{} reported success even with tests added that must fail, which the untouched copy does not. The code \
-                 under test keeps the tests from running or failing.",
+                "{} reported success even with tests added that must fail. The code under test keeps the tests from \
+                 running or from failing.",
                 runner.name()
             );
         }
         Ok(())
+    }
+
+    async fn prepare_control(
+        &self,
+        kept: &Baseline,
+        runner: Runner,
+        content: Content,
+    ) -> Result<Control, VerifyProblem> {
+        let (blobs, kept, folder) = (Arc::clone(&self.blobs), kept.clone(), self.config.copy.clone());
+        blocking::run(move |_| {
+            control::prepare(&*blobs, &kept, runner, content, &folder)
+                .map_err(|error| VerifyProblem::System(format!("The control cannot be prepared: {error}.")))
+        })
+        .await
     }
 
     async fn untouched(&self) -> Result<Untouched, VerifyProblem> {
@@ -213,21 +224,23 @@ impl Checks {
     }
 
     async fn run(&self, command: &str, view: View, tmp: Tmp) -> Result<Ran, VerifyProblem> {
-        let finished = self.start(command, view, tmp, self.config.timeout_ms).await?;
+        let runners = command::runners(command);
+        let line = match tmp {
+            Tmp::Session => command.to_owned(),
+            Tmp::Fresh if builds_tests(command, &runners) => format!("{FRESH_CACHES}{FRESH_TARGET}{command}"),
+            Tmp::Fresh => format!("{FRESH_CACHES}{command}"),
+        };
+        let finished = self.start(line, view, tmp, self.config.timeout_ms).await?;
         let output = output::text(&finished.capture);
-        let report = report::read(&output, &command::runners(command));
+        let report = report::read(&output, &runners);
         Ok(Ran { exit: finished.exit, report, output })
     }
 
-    async fn start(&self, command: &str, view: View, tmp: Tmp, timeout_ms: u64) -> Result<Finished, VerifyProblem> {
-        let env = match tmp {
-            Tmp::Fresh => FRESH_CACHES.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(),
-            Tmp::Session => Vec::new(),
-        };
+    async fn start(&self, line: String, view: View, tmp: Tmp, timeout_ms: u64) -> Result<Finished, VerifyProblem> {
         let spec = CommandSpec {
-            program: Program::Shell(command.to_owned()),
+            program: Program::Shell(line),
             cwd: PathBuf::from("."),
-            env,
+            env: Vec::new(),
             timeout_ms,
             tmp,
             view,
@@ -244,13 +257,18 @@ impl Checks {
             return Ok(());
         }
         for question in missing::questions(command, code, self.workspace.root()) {
-            let answer = self.start(&question.probe, view.clone(), tmp, PROBE_TIMEOUT_MS).await?;
+            let answer = self.start(question.probe, view.clone(), tmp, PROBE_TIMEOUT_MS).await?;
             if answer.exit == Exit::Code(missing::ABSENT) {
                 return Err(VerifyProblem::MissingProgram { command: command.to_owned(), why: question.missing });
             }
         }
         Ok(())
     }
+}
+
+/// Whether cargo builds tests that the command line does not look for afterwards.
+fn builds_tests(command: &str, runners: &[Runner]) -> bool {
+    runners.iter().any(|runner| matches!(runner, Runner::CargoTest | Runner::Nextest)) && !command.contains("target")
 }
 
 impl Verifier for Checks {

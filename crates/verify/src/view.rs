@@ -1,7 +1,6 @@
 //! Puts together how the judged workspace looks: originals over what was changed, without what was added around the
 //! tests.
 
-use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,6 +12,8 @@ use hames_protocol::{Baseline, Original};
 use crate::addition::{Node, Surroundings, needs_content};
 use crate::baseline::{MAX_ORIGINAL, nodes, unreadable};
 use crate::blocking::Stop;
+use crate::command::Runner;
+use crate::control::carries;
 
 /// The most that is read of a file whose content decides whether it is left out, in bytes.
 const MAX_CONFIG: u64 = 4 << 20;
@@ -22,6 +23,8 @@ const MAX_CONFIG: u64 = 4 << 20;
 pub(crate) struct Judged {
     pub(crate) view: View,
     pub(crate) set_aside: Vec<String>,
+    /// Test files that were not there before; they run like all others.
+    pub(crate) new_tests: Vec<String>,
 }
 
 /// Compares the workspace with the baseline.
@@ -54,6 +57,8 @@ pub(crate) fn compare(
         if let Some(why) = reason(workspace, &around, &path, node) {
             judged.set_aside.push(format!("`{path}` was added; the checks ran without it, because {why}."));
             judged.view.left_out.push(path);
+        } else if [Runner::Pytest, Runner::CargoTest].iter().any(|runner| carries(*runner, &path)) {
+            judged.new_tests.push(path);
         }
     }
     Ok(judged)
@@ -74,11 +79,9 @@ fn difference(workspace: &dyn Workspace, path: &str, original: &Original) -> Opt
     (now.mode & 0o777 != original.mode & 0o777).then_some("has another mode")
 }
 
-/// The host path of an original's bytes. The store keeps no modes, so what can be executed is written out.
+/// Writes an original out, since the store keeps no modes. The new time makes build tools see that what they built
+/// from the changed file is stale.
 fn shown(blobs: &dyn Blobs, original: &Original, folder: &Path) -> io::Result<PathBuf> {
-    if original.mode & 0o111 == 0 {
-        return blobs.path(&original.blob);
-    }
     let bytes = blobs.get(&original.blob)?;
     let mode = original.mode & 0o777;
     write_aside(&folder.join("restored"), &format!("{}-{mode:o}", original.blob), &bytes, mode)
@@ -113,11 +116,4 @@ fn reason(workspace: &dyn Workspace, around: &Surroundings, path: &str, node: No
         Err(PathProblem::TooLarge { .. }) => Some("it is too large to be looked at".to_owned()),
         Err(_) => None,
     }
-}
-
-/// Adds files to a view.
-pub(crate) fn with_files(view: &View, files: BTreeMap<String, PathBuf>) -> View {
-    let mut view = view.clone();
-    view.originals.extend(files);
-    view
 }

@@ -38,6 +38,24 @@ async fn a_second_baseline_starts_over() {
 }
 
 #[tokio::test]
+async fn a_baseline_that_is_dropped_leaves_no_work_behind() {
+    let trial = Trial::checkout(&[UNITTEST]);
+    for number in 0..1_000 {
+        fs::write(trial.root.join(format!("file-{number}")), "x").unwrap();
+    }
+    let cut = tokio::time::timeout(std::time::Duration::from_millis(5), trial.checks.baseline()).await;
+    let files = || fs::read_dir(trial.host.path().join("copy/tree")).map_or(0, Iterator::count);
+    let then = files();
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    assert_eq!(files(), then);
+    if cut.is_err() {
+        assert!(!trial.host.path().join("copy/complete").exists());
+    }
+    trial.checks.baseline().await.unwrap();
+    assert!(trial.host.path().join("copy/complete").exists());
+}
+
+#[tokio::test]
 async fn without_checks_only_the_manifest_is_kept() {
     let trial = Trial::checkout(&[]);
     let (baseline, counts) = trial.begin().await;

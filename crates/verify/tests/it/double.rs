@@ -153,10 +153,7 @@ impl Sandbox for Bash {
             command.arg("-c").arg(line).current_dir(work.join(&spec.cwd)).kill_on_drop(true).stdin(Stdio::null());
             command.stdout(file.try_clone().unwrap()).stderr(file);
             command.env("PATH", format!("/usr/local/bin:/usr/bin:/bin:{}", std::env::var("PATH").unwrap_or_default()));
-            let tmp = place.path().to_str().unwrap();
-            for (name, value) in &spec.env {
-                command.env(name, value.replace("/tmp", tmp));
-            }
+            command.env("TMPDIR", place.path()).envs(spec.env.iter().cloned());
             let mut child = command.spawn().unwrap();
             let exit = match tokio::time::timeout(Duration::from_millis(spec.timeout_ms), child.wait()).await {
                 Ok(status) => Exit::Code(status.unwrap().code().unwrap_or(137)),

@@ -1,5 +1,6 @@
 //! Code under test that says more than its tests do.
 
+use hames_protocol::port::Verifier as _;
 use hames_protocol::{CheckKind, Verdict};
 
 use crate::double::{FIXED, PRICING, TESTS, Trial, UNITTEST};
@@ -48,12 +49,27 @@ fn assertions_made_toothless_are_unverifiable() {
 }
 
 #[tokio::test]
+async fn a_forgery_is_told_even_when_the_untouched_copy_cannot_import_its_tests() {
+    let trial = Trial::checkout(&[UNITTEST]);
+    std::fs::remove_file(trial.root.join("pricing.py")).unwrap();
+    let forged = format!("import os\n{REPORT}\nos._exit(0)\n");
+    let judgement = trial.judged(|trial| trial.write("pricing.py", &forged)).await.unwrap();
+    assert_eq!(judgement.verdict, Verdict::Unverifiable, "{judgement:?}");
+}
+
+#[tokio::test]
+async fn a_forgery_in_a_new_test_file_is_told() {
+    let trial = Trial::checkout(&[UNITTEST]);
+    let forged = format!("import os\n{REPORT}\nos._exit(0)\n");
+    let judgement = trial.judged(|trial| trial.write("tests/test_aaa.py", &forged)).await.unwrap();
+    assert_eq!(judgement.verdict, Verdict::Unverifiable, "{judgement:?}");
+}
+
+#[tokio::test]
 async fn tests_chosen_by_name_pass_although_the_control_is_not_among_them() {
     let class = "tests.test_pricing.TestDiscount";
     let command = format!("python3 -m unittest {class}");
     let trial = Trial::checkout(&[&command]);
-    // Two failures before the fix, so that a failing copy alone does not pass for a control that was heard.
-    trial.write("tests/test_pricing.py", &TESTS.replace("(50, 0), 50", "(50, 20), 40"));
     let judgement = trial.judged(|trial| trial.write("pricing.py", FIXED)).await.unwrap();
     assert_eq!(judgement.verdict, Verdict::Pass, "{judgement:?}");
 }
@@ -69,6 +85,42 @@ async fn a_test_file_run_as_a_program_passes_and_is_controlled() {
         let judgement = trial.judged(|trial| trial.write("pricing.py", &pricing)).await.unwrap();
         assert_eq!(judgement.verdict, expected, "{judgement:?}");
     }
+}
+
+#[tokio::test]
+async fn a_test_module_that_chooses_its_tests_passes() {
+    let trial = Trial::checkout(&[UNITTEST]);
+    let chosen = "\n\ndef load_tests(loader, tests, pattern):\n    return loader.loadTestsFromTestCase(TestDiscount)\n";
+    trial.write("tests/test_pricing.py", &format!("{TESTS}{chosen}"));
+    let judgement = trial.judged(|trial| trial.write("pricing.py", FIXED)).await.unwrap();
+    assert_eq!(judgement.verdict, Verdict::Pass, "{judgement:?}");
+}
+
+#[tokio::test]
+async fn tests_in_rust_are_counted_and_controlled() {
+    let manifest = "[package]\nname = \"shop\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n[workspace]\n";
+    let test = "#[test]\nfn a_tenth_is_taken_off() {\n    assert_eq!(shop::discount(50, 10), 45);\n}\n";
+    let fixed = "pub fn discount(total: u32, percent: u32) -> u32 { total - total * percent / 100 }\n";
+    let forged = "use std::io::Write as _;
+pub fn discount(_: u32, _: u32) -> u32 {
+    let report = \"\\ntest result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s\\n\";
+    std::io::stdout().write_all(report.as_bytes()).ok();
+    std::process::exit(0)
+}
+";
+    let trial = Trial::empty(&["cargo test --offline --tests"], 300_000);
+    trial.write("Cargo.toml", manifest);
+    trial.write("src/lib.rs", "pub fn discount(total: u32, percent: u32) -> u32 { total - percent }\n");
+    trial.write("tests/discount.rs", test);
+    let (baseline, counts) = trial.begin().await;
+    for (source, expected) in [(fixed, Verdict::Pass), (forged, Verdict::Unverifiable)] {
+        trial.write("src/lib.rs", source);
+        let judgement = trial.checks.judge(&baseline, &counts).await.unwrap();
+        assert_eq!(judgement.verdict, expected, "{judgement:?}");
+        let kind = CheckKind::Tests { runner: "cargo test".to_owned(), ran: 1, untouched: Some(1) };
+        assert_eq!(judgement.evidence[0].kind, kind);
+    }
+    assert!(!trial.root.join("target").exists());
 }
 
 #[tokio::test]

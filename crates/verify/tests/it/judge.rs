@@ -144,6 +144,24 @@ py_compile.compile('easy.py', 'tests/__pycache__/test_pricing.cpython-%d%d.pyc' 
 }
 
 #[tokio::test]
+async fn an_original_is_newer_than_what_was_built_from_the_changed_file() {
+    let trial = Trial::empty(&["test protected/input -nt product && grep -q old protected/input"], 60_000);
+    trial.write("protected/input", "old");
+    let judgement = trial
+        .judged(|trial| {
+            // File times move in steps of a few milliseconds.
+            let step = || std::thread::sleep(std::time::Duration::from_millis(30));
+            step();
+            trial.write("protected/input", "new");
+            trial.write("product", "made of the new input");
+            step();
+        })
+        .await
+        .unwrap();
+    assert_eq!(judgement.verdict, Verdict::Pass, "{judgement:?}");
+}
+
+#[tokio::test]
 async fn fewer_skipped_or_no_tests_are_unverifiable() {
     let no_tests = "import unittest\nraise unittest.SkipTest('later')\n";
     let trial = Trial::checkout(&[UNITTEST]);
