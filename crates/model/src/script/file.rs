@@ -59,6 +59,10 @@ impl Script {
     /// # Errors
     /// When it does not fit the format.
     pub fn from_yaml(name: &str, text: &str) -> Result<Self, ScriptProblem> {
+        let only_comments = text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'));
+        if only_comments {
+            return Self::assemble(name, Root::default());
+        }
         let root: Root = serde_yaml_ng::from_str(text).map_err(|error| {
             let line = error.location().map(|location| location.line());
             ScriptProblem::of_line(name, line, &error.to_string())

@@ -3,5 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may stop at what it did not expect")]
 
 mod script_file;
+mod script_model;
 mod script_police;
 mod script_server;

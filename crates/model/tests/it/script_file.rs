@@ -64,7 +64,7 @@ fn what_does_not_fit_together_is_said_in_a_sentence_with_its_line() {
         assert!(text.contains(said), "{yaml}\n{text}");
         assert!(text.contains(&format!("line {line}: ")), "{yaml}\n{text}");
     }
-    for yaml in ["", "[]", "replies: []"] {
+    for yaml in ["", "# to come\n", "[]", "replies: []", "~"] {
         assert!(problem(yaml).contains("it has no replies"), "{yaml}");
     }
 }
