@@ -34,6 +34,9 @@ const DRAIN_TIMEOUT: Duration = Duration::from_millis(50);
 /// How much of an error body is read, in bytes.
 const MAX_ERROR_BYTES: usize = 64 * 1024;
 
+/// Stands for the API key wherever a provider or a proxy repeats it.
+const REDACTED: &str = "[key]";
+
 /// What a client needs to know.
 #[derive(Clone)]
 pub struct AnthropicConfig {
@@ -149,7 +152,11 @@ impl Anthropic {
                 let text = format!("The stream from {} cannot be read: {problem}.", self.host);
                 assembler.with_usage(failure(FailureKind::Transient, text))
             })?;
-            for event in events.drain(..) {
+            for mut event in events.drain(..) {
+                if event.name == "error" {
+                    // Before the words are shortened: half a key is a leak as well.
+                    event.data = event.data.replace(&self.key, REDACTED);
+                }
                 if let Some(delta) = assembler.event(&event.name, &event.data)? {
                     on_delta(delta);
                 }
@@ -171,8 +178,7 @@ impl Anthropic {
                 _ => break,
             }
         }
-        let body = String::from_utf8_lossy(&bytes);
-        let body = body.replace(&self.key, "[key]");
+        let body = String::from_utf8_lossy(&bytes).replace(&self.key, REDACTED);
         let told = Told::read(&body);
         let header = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).unwrap_or("none");
         let (kind, text) = if status.is_redirection() {
@@ -220,8 +226,8 @@ impl Model for Anthropic {
     ) -> BoxFuture<'a, Result<Reply, ModelFailure>> {
         Box::pin(async move {
             self.attempt(request, on_delta).await.map_err(|failure| {
-                // The one way out for foreign words: a key that a provider or proxy echoes goes no further.
-                ModelFailure { message: failure.message.replace(&self.key, "[key]"), ..failure }
+                // The one way out for foreign words.
+                ModelFailure { message: failure.message.replace(&self.key, REDACTED), ..failure }
             })
         })
     }
