@@ -83,7 +83,8 @@ impl Anthropic {
         let key = checked_key(&config.key)?;
         let base = config.base_url.as_deref().map(str::trim).filter(|base| !base.is_empty());
         let url = endpoint(base.unwrap_or(DEFAULT_BASE_URL))?;
-        let host = url.host_str().unwrap_or_default().to_owned();
+        let host = url.host_str().unwrap_or_default();
+        let host = url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
         let http = http_client(&url, key).map_err(|problem| {
             failure(FailureKind::Setup, format!("The HTTP client cannot start: {}.", causes(&problem)))
         })?;

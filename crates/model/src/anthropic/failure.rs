@@ -7,7 +7,7 @@ use reqwest::StatusCode;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, LOCATION};
 use serde_json::Value;
 
-use crate::retry_hint::retry_after_ms;
+use crate::retry_hint::{retry_after_ms, retry_after_ms_in};
 
 /// How much of a provider's own words a message quotes, in characters.
 const QUOTED_CHARS: usize = 300;
@@ -60,7 +60,8 @@ impl Told {
 /// The failure that an `error` event tells of after the provider had already answered 200.
 pub(super) fn from_event(data: &str) -> ModelFailure {
     let told = Told::read(data);
-    failure(told.kind(), format!("Anthropic broke off its reply ({}).{}", told.sentence(), remedy(told.kind())))
+    let text = format!("Anthropic broke off its reply ({}).{}", told.sentence(), remedy(told.kind()));
+    ModelFailure { retry_after_ms: retry_after_ms_in(data), ..failure(told.kind(), text) }
 }
 
 /// The failure that an answer other than an event stream means; `source` is who gave it.
