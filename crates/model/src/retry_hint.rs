@@ -23,8 +23,16 @@ pub(crate) fn retry_after_ms(headers: &HeaderMap, body: &str, now: SystemTime) -
             Err(_) => httpdate::parse_http_date(text).ok()?.duration_since(now).ok(),
         }
     };
-    let from_detail = || retry_delay(&serde_json::from_str(body).ok()?);
-    let wait = from_ms().or_else(from_header).or_else(from_detail).or_else(|| spoken(body))?;
+    from_ms().or_else(from_header).and_then(in_ms).or_else(|| retry_after_ms_in(body))
+}
+
+/// The wait that a body or an error event asks for, in milliseconds, rounded up.
+pub(crate) fn retry_after_ms_in(body: &str) -> Option<u64> {
+    let detail = serde_json::from_str(body).ok().and_then(|json| retry_delay(&json));
+    detail.or_else(|| spoken(body)).and_then(in_ms)
+}
+
+fn in_ms(wait: Duration) -> Option<u64> {
     let ms = u64::try_from(wait.as_nanos().div_ceil(1_000_000)).ok()?;
     (ms > 0 && wait <= LONGEST).then_some(ms)
 }

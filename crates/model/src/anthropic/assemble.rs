@@ -3,6 +3,8 @@
 //! Blocks grow as JSON text (see [`crate::raw_json`]), so that the native form of a part is what the provider sent
 //! and not what this version understood of it. Nothing is ever repaired: arguments are a whole JSON object or broken.
 
+use std::mem;
+
 use hames_protocol::{
     Arguments, Delta, Dialect, FailureKind, ModelFailure, Part, PartKind, RawCall, Reply, StopReason, Usage,
 };
@@ -73,7 +75,10 @@ impl Assembler {
         }
         let parsed = match serde_json::from_str::<EventData>(data) {
             Ok(parsed) => parsed,
-            Err(problem) if is_known(event) => return Err(self.malformed(event, &problem.to_string())),
+            // Without a name only the data can tell: a gateway's `[DONE]` is no event of this dialect, a torn object is.
+            Err(problem) if is_known(event) || (event == "message" && data.starts_with('{')) => {
+                return Err(self.malformed(event, &problem.to_string()));
+            }
             Err(_) => return Ok(None),
         };
         let kind = parsed.kind.as_deref().unwrap_or(event);
@@ -113,7 +118,7 @@ impl Assembler {
         }
         // Stable: a gateway that numbers every block 0 keeps the order in which they began.
         self.blocks.sort_by_key(|block| block.index);
-        let parts = self.blocks.iter().map(GrowingBlock::part).collect::<Result<_, _>>();
+        let parts = mem::take(&mut self.blocks).into_iter().map(GrowingBlock::part).collect::<Result<_, _>>();
         let parts = parts.map_err(|problem| self.malformed("content_block_start", &problem.to_string()))?;
         Ok(Reply {
             dialect: Dialect::Anthropic,
@@ -272,9 +277,11 @@ impl GrowingBlock {
         }
     }
 
-    fn part(&self) -> serde_json::Result<Part> {
-        let mut fields = self.fields.clone();
-        let kind = match self.kind().as_str() {
+    fn part(self) -> serde_json::Result<Part> {
+        let (arguments, input) = self.arguments();
+        let kind = self.kind();
+        let mut fields = self.fields;
+        let kind = match kind.as_str() {
             "text" => PartKind::Text(fields.text("text").unwrap_or_default()),
             "thinking" => PartKind::Reasoning {
                 text: fields.text("thinking").unwrap_or_default(),
@@ -282,8 +289,7 @@ impl GrowingBlock {
             },
             "redacted_thinking" => PartKind::Reasoning { text: String::new(), signed: true },
             "tool_use" => {
-                let (arguments, json) = self.arguments();
-                fields.set("input", json);
+                fields.set("input", input);
                 PartKind::ToolCall(RawCall {
                     provider_id: fields.text("id").filter(|id| !id.is_empty()),
                     name: fields.text("name").unwrap_or_default(),
@@ -292,7 +298,7 @@ impl GrowingBlock {
             }
             _ => {
                 if self.input != "\"\"" {
-                    fields.set("input", self.arguments().1);
+                    fields.set("input", input);
                 }
                 PartKind::Other
             }

@@ -3,20 +3,19 @@
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use hames_protocol::port::Model;
 use hames_protocol::{
     BoxFuture, Delta, Dialect, Encoded, FailureKind, Head, Message, ModelFailure, ModelInfo, Reply, Request,
 };
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, USER_AGENT};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT};
 use reqwest::{Client, Response, Url, redirect};
 
 use super::assemble::Assembler;
 use super::encode;
-use super::failure::{Told, failure, remedy, status_kind};
+use super::failure::{failure, from_answer};
 use crate::catalogue;
-use crate::retry_hint::retry_after_ms;
 use crate::sse::Decoder;
 
 /// Where requests go without a base URL.
@@ -84,7 +83,8 @@ impl Anthropic {
         let key = checked_key(&config.key)?;
         let base = config.base_url.as_deref().map(str::trim).filter(|base| !base.is_empty());
         let url = endpoint(base.unwrap_or(DEFAULT_BASE_URL))?;
-        let host = url.host_str().unwrap_or_default().to_owned();
+        let host = url.host_str().unwrap_or_default();
+        let host = url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
         let http = http_client(&url, key).map_err(|problem| {
             failure(FailureKind::Setup, format!("The HTTP client cannot start: {}.", causes(&problem)))
         })?;
@@ -179,24 +179,7 @@ impl Anthropic {
             }
         }
         let body = String::from_utf8_lossy(&bytes).replace(&self.key, REDACTED);
-        let told = Told::read(&body);
-        let header = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).unwrap_or("none");
-        let (kind, text) = if status.is_redirection() {
-            let text = format!("{} redirects to {} instead of answering (HTTP {status}).", self.host, header(LOCATION));
-            (FailureKind::Setup, text)
-        } else if status.is_success() && told.name.is_empty() {
-            let found = header(CONTENT_TYPE);
-            let said = told.sentence();
-            let text = format!("{} answered with {found} instead of an event stream ({said}).", self.host);
-            (FailureKind::Setup, text)
-        } else {
-            let kind = if status.is_success() { told.kind() } else { status_kind(status.as_u16()) };
-            (kind, format!("{} answered HTTP {} ({}).", self.host, status.as_u16(), told.sentence()))
-        };
-        ModelFailure {
-            retry_after_ms: retry_after_ms(&headers, &body, SystemTime::now()),
-            ..failure(kind, format!("{text}{}", remedy(kind)))
-        }
+        from_answer(&self.host, status, &headers, &body)
     }
 
     fn silent(&self) -> ModelFailure {

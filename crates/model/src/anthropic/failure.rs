@@ -7,7 +7,7 @@ use reqwest::StatusCode;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, LOCATION};
 use serde_json::Value;
 
-use crate::retry_hint::retry_after_ms;
+use crate::retry_hint::{retry_after_ms, retry_after_ms_in};
 
 /// How much of a provider's own words a message quotes, in characters.
 const QUOTED_CHARS: usize = 300;
@@ -18,16 +18,16 @@ pub(crate) fn failure(kind: FailureKind, message: impl Into<String>) -> ModelFai
 }
 
 /// What an error body or an error event says.
-pub(super) struct Told {
+struct Told {
     /// The provider's error type, for example `overloaded_error`; empty when it names none.
-    pub(super) name: String,
+    name: String,
     /// Its words, on one line and bounded.
-    pub(super) words: String,
+    words: String,
 }
 
 impl Told {
     /// Reads `{"type":"error","error":{"type":…,"message":…}}`, what gateways make of it, or plain text.
-    pub(super) fn read(body: &str) -> Self {
+    fn read(body: &str) -> Self {
         let json: Value = serde_json::from_str(body).unwrap_or_default();
         let error = json.get("error").unwrap_or(&json);
         let field = |name: &str| error.get(name).or_else(|| json.get(name)).and_then(Value::as_str);
@@ -37,7 +37,7 @@ impl Told {
     }
 
     /// What may be done about it; a type that this version does not know may pass.
-    pub(super) fn kind(&self) -> FailureKind {
+    fn kind(&self) -> FailureKind {
         match self.name.as_str() {
             "invalid_request_error" | "not_found_error" | "request_too_large" => FailureKind::Rejected,
             "authentication_error" | "permission_error" | "billing_error" => FailureKind::Credential,
@@ -46,7 +46,7 @@ impl Told {
     }
 
     /// Type and words, without a full stop at the end.
-    pub(super) fn sentence(&self) -> String {
+    fn sentence(&self) -> String {
         let words = self.words.trim_end_matches('.');
         match (self.name.as_str(), words) {
             ("", "") => "it gave no reason".to_owned(),
@@ -60,7 +60,8 @@ impl Told {
 /// The failure that an `error` event tells of after the provider had already answered 200.
 pub(super) fn from_event(data: &str) -> ModelFailure {
     let told = Told::read(data);
-    failure(told.kind(), format!("Anthropic broke off its reply ({}).{}", told.sentence(), remedy(told.kind())))
+    let text = format!("Anthropic broke off its reply ({}).{}", told.sentence(), remedy(told.kind()));
+    ModelFailure { retry_after_ms: retry_after_ms_in(data), ..failure(told.kind(), text) }
 }
 
 /// The failure that an answer other than an event stream means; `source` is who gave it.
@@ -84,7 +85,7 @@ pub(crate) fn from_answer(source: &str, status: StatusCode, headers: &HeaderMap,
 }
 
 /// What an HTTP status says may be done about it.
-pub(super) fn status_kind(status: u16) -> FailureKind {
+fn status_kind(status: u16) -> FailureKind {
     match status {
         408 | 409 | 429 | 500.. => FailureKind::Transient,
         401..=403 => FailureKind::Credential,
@@ -93,7 +94,7 @@ pub(super) fn status_kind(status: u16) -> FailureKind {
 }
 
 /// What the reader of a failure can do, as a sentence with a blank before it.
-pub(super) fn remedy(kind: FailureKind) -> &'static str {
+fn remedy(kind: FailureKind) -> &'static str {
     match kind {
         FailureKind::Transient => " The same request may succeed later.",
         FailureKind::Credential => " Check the API key, its rights and its account (ANTHROPIC_API_KEY).",

@@ -114,8 +114,8 @@ async fn an_error_event_after_a_good_status_is_classified_by_its_type() {
         assert!(failure.message.contains(&format!("{name}: Told")), "{failure}");
         assert_eq!(failure.usage.unwrap().input_tokens, 25);
     }
-    let plain = failure(Answer::stream("event: error\ndata: upstream went away\n\n")).await;
-    assert_eq!(plain.kind, FailureKind::Transient);
+    let plain = failure(Answer::stream("event: error\ndata: upstream went away, try again in 3s\n\n")).await;
+    assert_eq!((plain.kind, plain.retry_after_ms), (Transient, Some(3_000)));
     assert!(plain.message.contains("upstream went away"), "{plain}");
 }
 
@@ -202,10 +202,11 @@ async fn a_server_that_is_not_there_is_named_with_the_cause() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://user:{KEY}@{}", listener.local_addr().unwrap());
     drop(listener);
+    let host = url.split('@').nth(1).unwrap().to_owned();
     let client = Anthropic::new(AnthropicConfig { base_url: Some(url), ..AnthropicConfig::new(MODEL, KEY) }).unwrap();
     let failure = ask(&client).await.0.unwrap_err();
     assert_eq!(failure.kind, FailureKind::Transient);
-    assert!(failure.message.contains("127.0.0.1") && failure.message.contains("refused"), "{failure}");
+    assert!(failure.message.contains(&host) && failure.message.contains("refused"), "{failure}");
     assert!(!failure.message.contains(KEY), "{failure}");
 }
 

@@ -255,6 +255,7 @@ async fn a_known_event_that_cannot_be_understood_is_a_failure() {
         "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":3,\"delta\":{\"type\":\"text_delta\",\"text\":\"x\"}}\n\n",
         "event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":0}\n\n",
         "event: message_start\ndata: {\"type\":\"message_start\",\"message\":[]}\n\n",
+        "data: {\"type\":\"content_block_del\n\n",
     ] {
         let body = format!("{}{bad}{}", sse(&[START]), sse(&[&ended("end_turn"), STOP]));
         let failure = failure(Answer::stream(body)).await;

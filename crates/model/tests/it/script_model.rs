@@ -46,7 +46,8 @@ async fn ask_over_http(yaml: &str, attempt: u32) -> Attempt {
     let script = Script::from_yaml("demo.yaml", yaml).unwrap();
     let server = ScriptServer::bind(script, "127.0.0.1:0".parse().unwrap()).await.unwrap();
     let base_url = Some(format!("{}/some/prefix", server.base_url()));
-    let client = Anthropic::new(AnthropicConfig { base_url, ..AnthropicConfig::new("demo.yaml", "key") }).unwrap();
+    let client =
+        Anthropic::new(AnthropicConfig { base_url, ..AnthropicConfig::new("demo.yaml", "sk-scripted") }).unwrap();
     ask(&client, attempt, &[prompt()]).await
 }
 
@@ -277,4 +278,29 @@ fn the_model_is_named_and_measured_by_its_script() {
     assert_eq!((info.context_tokens, info.output_tokens), (1000, 50));
     assert_eq!(info.price.unwrap().output, 15.0);
     assert_eq!(scripted("[{text: a}]").info().price, None);
+}
+
+#[tokio::test]
+async fn reasoning_beside_what_cannot_be_echoed_passes_through_the_real_encoder() {
+    for (reply, calls) in [
+        ("reasoning: Only this.\n  stop: max_tokens", 0),
+        ("parts: [{reasoning: {text: a, signature: null}}, {reasoning: b}, {text: '  '}, {text: c}]", 0),
+        ("parts: [{reasoning: a}, {call: {tool: no such tool!}}, {redacted: b}, {call: {tool: bash}}]", 2),
+        ("parts: [{reasoning: a}, {call: {tool: bash, raw_args: '{\"comm'}}]\n  stop: max_tokens", 1),
+    ] {
+        let model = scripted(&format!("- {reply}\n- text: done\n"));
+        let reply = ask(&model, 1, &[prompt()]).await.0.unwrap();
+        let wire_ids: Vec<String> = (0..calls).map(|index| format!("w{index}")).collect();
+        let result = |id: &String| WireResult {
+            wire_id: id.clone(),
+            name: "bash".to_owned(),
+            status: Status::Refused,
+            blocks: vec![Block::text("no")],
+        };
+        let results = wire_ids.iter().map(result).collect();
+        let echo = Message::Assistant { reply: reply.into(), wire_ids };
+        let next = Message::Results { results, notices: vec![Block::text("Go on.")] };
+        let (answer, _) = ask(&model, 2, &[prompt(), echo, next]).await;
+        assert_eq!(answer.unwrap().text(), "done");
+    }
 }

@@ -5,6 +5,8 @@
 
 use serde_json::Value;
 
+use super::fields::is_word;
+use super::tool::NAME_LENGTH;
 use super::{Checked, refuse};
 use crate::script::Script;
 use crate::script::reply::ScriptedPart;
@@ -37,7 +39,9 @@ impl Issued {
 
     /// What the replies of a script give out.
     pub fn by(script: &Script) -> Self {
-        let turns = script.replies.iter().map(|reply| reply.parts.iter().map(Block::issued).collect::<Vec<_>>());
+        // Reasoning without a signature is never sent back, and does not count.
+        let turns = script.replies.iter().map(|reply| reply.parts.iter().map(Block::issued));
+        let turns = turns.map(|turn| turn.filter(|block| !block.is_unsigned()).collect::<Vec<_>>());
         Self { turns: Some(turns.filter(|turn| turn.iter().any(Block::is_reasoning)).collect()) }
     }
 }
@@ -63,6 +67,16 @@ impl Block {
             Some("tool_use") => Self::Call { tool: text("name") },
             _ => Self::Other,
         }
+    }
+
+    /// Whether this is `issued`, sent back. A name that no tool can have is not sent back as it is.
+    fn echoes(&self, issued: &Self) -> bool {
+        let invented = |tool: &str| !is_word(tool) || tool.len() > NAME_LENGTH;
+        self == issued || matches!((self, issued), (Self::Call { .. }, Self::Call { tool }) if invented(tool))
+    }
+
+    fn is_unsigned(&self) -> bool {
+        matches!(self, Self::Thinking { signature, .. } if signature.is_empty())
     }
 
     fn is_reasoning(&self) -> bool {
@@ -101,7 +115,12 @@ fn check_turn(blocks: &[Block], turns: &[Vec<Block>], index: usize) -> Checked {
             _ => {}
         }
     }
-    match turns.iter().any(|turn| is_echo(blocks, turn)) {
+    // Reasoning must not come last, so a text may follow that was not there.
+    let without_filler = match blocks {
+        [rest @ .., Block::Text] => rest,
+        _ => blocks,
+    };
+    match turns.iter().any(|turn| is_echo(blocks, turn) || is_echo(without_filler, turn)) {
         true => Ok(()),
         false => {
             let place = blocks.iter().position(Block::is_reasoning).unwrap_or_default();
@@ -114,7 +133,7 @@ fn check_turn(blocks: &[Block], turns: &[Vec<Block>], index: usize) -> Checked {
 /// may be missing: blank text must not be sent back, for one.
 fn is_echo(echo: &[Block], turn: &[Block]) -> bool {
     let mut rest = turn.iter();
-    let in_order = echo.iter().all(|block| rest.any(|known| known == block));
+    let in_order = echo.iter().all(|block| rest.any(|known| block.echoes(known)));
     let count = |blocks: &[Block]| blocks.iter().filter(|block| block.is_reasoning()).count();
     in_order && count(echo) == count(turn)
 }
