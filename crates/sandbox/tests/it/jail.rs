@@ -179,7 +179,7 @@ fn the_private_tmp_is_read_and_never_written() {
         let read = files.read(path, LIMIT).unwrap();
         assert_eq!((read.path.as_str(), read.bytes.as_slice()), ("/tmp/outputs/1.txt", &b"outputs/1.txt"[..]));
     }
-    assert_eq!(files.locate("/tmp").unwrap().path, "/tmp/");
+    assert_eq!(files.locate("/tmp").unwrap().path, "/tmp");
     for path in ["/tmp/away", "/tmp/../etc/hostname", "/tmpx/a"] {
         assert_eq!(files.read(path, LIMIT).unwrap_err(), PathProblem::Outside(path.to_owned()));
     }
