@@ -179,9 +179,9 @@ impl Builder {
             Arc::clone(&sandbox),
             Arc::clone(&blobs),
         ));
-        let tools = tools(&workspace, &sandbox, &verifier, &session.records)?;
-        let head = hames_context::head(tools.specs());
         let mode = sandbox.mode().to_owned();
+        let tools = tools(Arc::clone(&workspace), sandbox, Arc::clone(&verifier), &session.records)?;
+        let head = hames_context::head(tools.specs());
         let ports = Ports {
             model: self.model,
             tools,
@@ -331,9 +331,9 @@ impl LoneSandbox {
 
 /// The registry, with what earlier processes of the session had read.
 fn tools(
-    workspace: &Arc<dyn Workspace>,
-    sandbox: &Arc<dyn Sandbox>,
-    verifier: &Arc<dyn Verifier>,
+    workspace: Arc<dyn Workspace>,
+    sandbox: Arc<dyn Sandbox>,
+    verifier: Arc<dyn Verifier>,
     records: &[Record],
 ) -> Result<Arc<dyn Toolbox>, BuildProblem> {
     let (tools, memory) = hames_tool::builtin(workspace, sandbox, verifier);

@@ -243,6 +243,14 @@ impl ToolResult {
         Self::new(Status::Ok, text)
     }
 
+    /// A result that says what is known of a call whose effect nobody can tell.
+    pub fn in_doubt(known: impl std::fmt::Display) -> Self {
+        let text = format!(
+            "IN DOUBT: Hames was interrupted while this ran, and cannot tell whether it happened. {known} Look before you repeat it."
+        );
+        Self::new(Status::InDoubt, text)
+    }
+
     /// A failure of one text block.
     pub fn failed(text: impl Into<String>) -> Self {
         Self::new(Status::Failed, text)

@@ -209,14 +209,17 @@ impl Tool for Bash {
 
     fn probe<'a>(&'a self, _: &'a Call, _: &'a Examination) -> BoxFuture<'a, Probe> {
         Box::pin(async move {
-            let known = match observe(&self.workspace).await {
-                Ok(changes) if changes.is_empty() => "No file of the workspace has changed since it began.".to_owned(),
-                Ok(changes) => {
-                    format!("Since it began, these files of the workspace changed: {}.", named_changes(&changes))
+            let (known, changes) = match observe(&self.workspace).await {
+                Ok(changes) if changes.is_empty() => {
+                    ("No file of the workspace has changed since it began.".to_owned(), changes)
                 }
-                Err(text) => text,
+                Ok(changes) => {
+                    let named = named_changes(&changes);
+                    (format!("Since it began, these files of the workspace changed: {named}."), changes)
+                }
+                Err(text) => (text, Vec::new()),
             };
-            Probe::Unknown(known)
+            Probe::Settled(ToolResult { changes, ..ToolResult::in_doubt(known) })
         })
     }
 }

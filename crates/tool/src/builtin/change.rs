@@ -5,7 +5,7 @@
 
 use hames_protocol::port::{Expected, FileContent, FileKind, Landing, PathProblem};
 use hames_protocol::{
-    Access, Digest, EditPlan, EffectClass, Examination, FileChange, Guard, Probe, Problem, Reach, ToolResult, Touch,
+    Access, Digest, EditPlan, EffectClass, Examination, Guard, Probe, Problem, Reach, ToolResult, Touch,
 };
 
 use crate::files::{EDIT_LIMIT_BYTES, Files, failure, refusal, sighting};
@@ -153,23 +153,25 @@ pub(super) fn commit(files: &Files, draft: Result<Draft, Declined>) -> ToolResul
 /// Finds out by the file's digest whether a change happened.
 pub(super) fn probe(files: &Files, examined: &Examination) -> Probe {
     let Some(plan) = &examined.plan else {
-        return Probe::Unknown("The call recorded no plan by which its effect could be told.".to_owned());
+        return Probe::Settled(ToolResult::in_doubt("The call recorded no plan by which its effect could be told."));
     };
     let path = shown(&plan.path);
     let now = match files.workspace.read(&plan.path, EDIT_LIMIT_BYTES) {
         Ok(content) => Some(content.digest),
         Err(PathProblem::Missing(_)) => None,
-        Err(problem) => return Probe::Unknown(problem.to_string()),
+        Err(problem) => return Probe::Settled(ToolResult::in_doubt(problem)),
     };
     if now.as_ref() == Some(&plan.after) {
         files.seen.note(&plan.path, &plan.after);
         let mut result = ToolResult::ok(format!("`{path}` was written as asked before the interruption."));
         result.data = sighting(&plan.path, &plan.after);
-        result.changes.extend(FileChange::between(&plan.path, plan.before.clone(), Some(plan.after.clone())));
-        Probe::Happened(result)
+        // The listing that was taken up after the interruption does not know of it yet.
+        result.changes = files.workspace.observe().unwrap_or_default();
+        Probe::Settled(result)
     } else if now == plan.before {
         Probe::DidNotHappen
     } else {
-        Probe::Unknown(format!("`{path}` is neither as it was before the call nor as the call would have left it."))
+        let known = format!("`{path}` is neither as it was before the call nor as the call would have left it.");
+        Probe::Settled(ToolResult::in_doubt(known))
     }
 }

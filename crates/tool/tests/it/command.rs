@@ -168,10 +168,12 @@ async fn a_command_in_doubt_is_answered_with_what_changed() {
     let call = world.call("bash", json!({"command": "echo x >> log"}));
     let examined = world.registry.examine(&call).await;
     assert_eq!((examined.class, examined.reach), (EffectClass::Once, Reach::Workspace));
-    let Probe::Unknown(text) = world.registry.probe(&call, &examined).await else { panic!("nobody can tell") };
+    let Probe::Settled(result) = world.registry.probe(&call, &examined).await else { panic!("nobody can tell") };
+    let text = result.text();
     assert_eq!(text, "No file of the workspace has changed since it began.");
     world.put("log", "x\n");
-    let Probe::Unknown(text) = world.registry.probe(&call, &examined).await else { panic!("nobody can tell") };
+    let Probe::Settled(result) = world.registry.probe(&call, &examined).await else { panic!("nobody can tell") };
+    let text = result.text();
     assert!(text.contains("changed: `log`."), "{text}");
 }
 

@@ -205,9 +205,12 @@ async fn an_edit_in_doubt_is_told_by_the_digests() {
 
     assert_eq!(world.registry.probe(&call, &examined).await, Probe::DidNotHappen);
     world.put("f", "c\n");
-    assert!(matches!(world.registry.probe(&call, &examined).await, Probe::Unknown(_)));
+    assert!(matches!(
+        world.registry.probe(&call, &examined).await,
+        Probe::Settled(ToolResult { status: Status::InDoubt, .. })
+    ));
     world.put("f", "b\n");
-    let Probe::Happened(result) = world.registry.probe(&call, &examined).await else { panic!("it happened") };
+    let Probe::Settled(result) = world.registry.probe(&call, &examined).await else { panic!("it happened") };
     assert_eq!(result.changes[0].after, Some(Digest::of("b\n")));
     // The model knows the content that its own edit left.
     world.ok("edit_file", json!({"path": "f", "old_string": "b", "new_string": "d"})).await;

@@ -95,5 +95,8 @@ async fn a_creation_in_doubt_is_told_by_the_file() {
     assert_eq!(examined.plan.as_ref().unwrap().before, None);
     assert_eq!(world.registry.probe(&call, &examined).await, Probe::DidNotHappen);
     world.registry.run(&call, &|_| {}).await;
-    assert!(matches!(world.registry.probe(&call, &examined).await, Probe::Happened(_)));
+    assert!(matches!(
+        world.registry.probe(&call, &examined).await,
+        Probe::Settled(ToolResult { status: Status::Ok, .. })
+    ));
 }
