@@ -283,7 +283,7 @@ pub struct CommandSpec {
     pub tmp: Tmp,
     /// How it sees the workspace.
     pub view: View,
-    /// Where its whole output is kept, as a path inside the sandbox's /tmp; none keeps only the capture.
+    /// Where its whole output is kept: an absolute path beneath the sandbox's /tmp; none keeps only the capture.
     pub keep_output: Option<String>,
     /// How much of the output's head and of its tail is captured, in bytes each.
     pub capture_bytes: usize,

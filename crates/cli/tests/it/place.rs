@@ -31,10 +31,6 @@ impl Place {
         self.folder.path().join("work")
     }
 
-    pub(crate) fn write(&self, path: &str, text: &str) {
-        fs::write(self.work().join(path), text).unwrap();
-    }
-
     pub(crate) fn read(&self, path: &str) -> String {
         fs::read_to_string(self.work().join(path)).unwrap()
     }
@@ -131,7 +127,7 @@ fn copy(from: &Path, to: &Path) {
         if entry.file_type().unwrap().is_dir() {
             copy(&entry.path(), &target)
         } else {
-            drop(fs::copy(entry.path(), target).unwrap())
+            fs::copy(entry.path(), target).unwrap();
         }
     }
 }

@@ -53,10 +53,6 @@ fn result(status: Status, blocks: Vec<Block>) -> WireResult {
     WireResult { wire_id: "t1".to_owned(), name: "bash".to_owned(), status, blocks }
 }
 
-fn results(results: Vec<WireResult>, notices: &[&str]) -> Message {
-    Message::Results { results, notices: notices.iter().map(|text| Block::text(*text)).collect() }
-}
-
 #[tokio::test]
 async fn every_form_of_base_url_leads_to_the_endpoint() {
     let served = Served::new(vec![Answer::stream(text_reply("hi"))]).await;
@@ -150,7 +146,7 @@ async fn only_cache_markers_move_between_requests() {
     let turn = |id: &str| {
         let mut result = result(Status::Ok, vec![Block::text("out")]);
         result.wire_id = id.to_owned();
-        [assistant(vec![call_part(id, "bash", whole(), "{}")], &[id]), results(vec![result], &[])]
+        [assistant(vec![call_part(id, "bash", whole(), "{}")], &[id]), Message::Results(vec![result])]
     };
     let mut messages = vec![hello()];
     let mut before = String::new();
@@ -185,7 +181,7 @@ fn user_content_is_never_empty_or_blank() {
 }
 
 #[test]
-fn results_come_first_in_order_and_failures_are_told() {
+fn results_keep_their_order_and_failures_are_told() {
     let image = || Block::Image { media_type: "image/png".to_owned(), data: "AA==".to_owned() };
     let mut all = vec![
         result(Status::Ok, vec![Block::text("fine"), image()]),
@@ -193,10 +189,10 @@ fn results_come_first_in_order_and_failures_are_told() {
         result(Status::Ok, vec![Block::text("")]),
     ];
     all.extend([Status::Refused, Status::Cancelled, Status::InDoubt].map(|status| result(status, vec![])));
-    let content = encoded(&results(all, &["Note.", " "]))["content"].clone();
+    let content = encoded(&Message::Results(all))["content"].clone();
     let content = content.as_array().unwrap();
     let kinds: Vec<_> = content.iter().map(|block| block["type"].as_str().unwrap()).collect();
-    assert_eq!(kinds, [["tool_result"; 6].as_slice(), &["text"]].concat());
+    assert_eq!(kinds, ["tool_result"; 6]);
     assert_eq!(content[0]["content"][1]["type"], "image");
     assert_eq!(content[0].get("is_error"), None);
     // The provider refuses an image in a failed result.
@@ -209,13 +205,12 @@ fn results_come_first_in_order_and_failures_are_told() {
 
 #[test]
 fn a_marker_fits_where_the_encoding_says() {
-    let mut notices = results(vec![result(Status::Failed, vec![])], &["Note."]);
-    for _ in 0..2 {
-        let encoded = client().encode(&notices);
+    let notice = Message::User(vec![Block::text("Note.")]);
+    for message in [notice, Message::Results(vec![result(Status::Ok, vec![Block::text("}]}")])])] {
+        let encoded = client().encode(&message);
         let (before, after) = encoded.body.split_at(encoded.marker_at.unwrap());
         let json: Value = serde_json::from_str(&format!("{before}{MARKER}{after}")).unwrap();
         assert!(json["content"].as_array().unwrap().last().unwrap()["cache_control"].is_object());
-        notices = results(vec![result(Status::Ok, vec![Block::text("}]}")])], &[]);
     }
 }
 

@@ -227,7 +227,7 @@ async fn a_request_that_the_provider_would_refuse_is_refused_in_process() {
         status: Status::Ok,
         blocks: vec![Block::text("ok")],
     };
-    let results = |results| Message::Results { results, notices: Vec::new() };
+    let results = |results| Message::Results(results);
     let whole = [prompt(), echo.clone(), results(vec![result("t1"), result("t2")])];
     assert_eq!(ask(&model, 2, &whole).await.0.unwrap().text(), "done");
     let failure = ask(&model, 2, &[prompt(), echo, results(vec![result("t1")])]).await.0.unwrap_err();
@@ -261,7 +261,7 @@ async fn reasoning_comes_back_through_the_real_encoder_unharmed() {
         status: Status::Ok,
         blocks: vec![Block::text("x")],
     };
-    let results = Message::Results { results: vec![result("t1"), result("t2")], notices: Vec::new() };
+    let results = Message::Results(vec![result("t1"), result("t2")]);
     assert_eq!(ask(&model, 2, &[prompt(), echo(reply.clone()), results.clone()]).await.0.unwrap().text(), "done");
     let mut moved = reply;
     moved.parts.swap(0, 4);
@@ -299,8 +299,8 @@ async fn reasoning_beside_what_cannot_be_echoed_passes_through_the_real_encoder(
         };
         let results = wire_ids.iter().map(result).collect();
         let echo = Message::Assistant { reply: reply.into(), wire_ids };
-        let next = Message::Results { results, notices: vec![Block::text("Go on.")] };
-        let (answer, _) = ask(&model, 2, &[prompt(), echo, next]).await;
+        let notice = Message::User(vec![Block::text("Go on.")]);
+        let (answer, _) = ask(&model, 2, &[prompt(), echo, Message::Results(results), notice]).await;
         assert_eq!(answer.unwrap().text(), "done");
     }
 }

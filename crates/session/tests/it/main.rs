@@ -134,6 +134,8 @@ fn run_started(prompt: &str) -> Entry {
             price: None,
         },
         checks: vec!["python3 -m unittest".to_owned()],
+        protect: Vec::new(),
+        unprotect: Vec::new(),
         sandbox: "workspace-write".to_owned(),
         head: Digest::of("head"),
     }))

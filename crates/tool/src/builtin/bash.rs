@@ -263,7 +263,7 @@ fn command(call: &Call, arguments: Arguments) -> CommandSpec {
 
 /// Where a call's whole output is kept, inside the sandbox's /tmp.
 fn output_file(call: &CallId) -> String {
-    format!("outputs/{call}.txt")
+    format!("/tmp/outputs/{call}.txt")
 }
 
 /// What the model reads of a command that ran.
@@ -284,7 +284,7 @@ impl Report {
         changes: Result<Vec<FileChange>, String>,
         cwd: String,
     ) -> ToolResult {
-        let kept = format!("/tmp/{}", output_file(&call.id));
+        let kept = output_file(&call.id);
         self.note_exit(finished.exit);
         self.note_strays(finished.strays);
         let fired = self.note_attempts(&finished.attempts);

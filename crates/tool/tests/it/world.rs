@@ -270,7 +270,7 @@ impl Drop for KillOnDrop {
 impl Shell {
     async fn spawn(&self, command: CommandSpec) -> Result<Finished, SandboxProblem> {
         let Program::Shell(line) = &command.program else { panic!("only bash is run here") };
-        let output = self.tmp.join(command.keep_output.as_deref().unwrap());
+        let output = self.tmp.join(command.keep_output.as_deref().unwrap().strip_prefix("/tmp/").unwrap());
         let cwd_file = self.tmp.join("cwd");
         let _ = fs::remove_file(&cwd_file);
         let cwd = match command.cwd.strip_prefix("/tmp") {
