@@ -28,7 +28,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// How long the end of the body is waited for after the end event, so that the connection can be used again.
-const DRAIN_TIMEOUT: Duration = Duration::from_millis(50);
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// How much of an error body is read, in bytes.
 const MAX_ERROR_BYTES: usize = 64 * 1024;

@@ -170,12 +170,12 @@ async fn a_redirect_is_not_followed() {
 
 #[tokio::test]
 async fn silence_is_not_waited_for_without_end() {
-    let short = |config: &mut AnthropicConfig| config.idle_timeout = Duration::from_millis(50);
+    let short = |config: &mut AnthropicConfig| config.idle_timeout = Duration::from_millis(300);
     let mid_stream = Answer::stream(sse(&[START])).ending(End::Silent);
     let before_headers = Answer { head: String::new(), chunks: Vec::new(), end: End::Silent };
     let error_body = Answer::status(529, "", "Overl").ending(End::Silent);
     for (answer, told) in
-        [(mid_stream, "silent for 50 ms"), (before_headers, "silent for 50 ms"), (error_body, "Overl")]
+        [(mid_stream, "silent for 300 ms"), (before_headers, "silent for 300 ms"), (error_body, "Overl")]
     {
         let served = Served::new(vec![answer]).await;
         let failure = ask(&served.client_with(short)).await.0.unwrap_err();
