@@ -192,7 +192,8 @@ fn answer(shared: &Shared, method: &Method, path: &str, headers: &HeaderMap, bod
     if method != Method::POST {
         return Answer::error(405, "invalid_request_error", "Method Not Allowed");
     }
-    if !has("x-api-key") {
+    // A key comes in either header: newer official clients send it as a bearer token.
+    if !has("x-api-key") && !has("authorization") {
         return Answer::error(401, "authentication_error", "x-api-key header is required");
     }
     if !has("anthropic-version") {

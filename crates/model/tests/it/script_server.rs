@@ -147,6 +147,8 @@ async fn path_method_key_and_version_are_checked_as_the_provider_does() {
     assert_eq!((status, kind.as_str(), words.as_str()), (401, "authentication_error", "x-api-key header is required"));
     let (status, _, words) = sent(client().post(&url).header("x-api-key", "k")).await;
     assert_eq!((status, words.as_str()), (400, "anthropic-version: header is required"));
+    let bearer = client().post(&url).header("authorization", "Bearer k").header("anthropic-version", "2026-10-21");
+    assert_eq!(bearer.body("{}").send().await.unwrap().status(), 400);
     let response = post(&server, "/gateway/anthropic/v1/messages").body(body(true)).send().await.unwrap();
     assert_eq!(response.status(), 200);
 }
