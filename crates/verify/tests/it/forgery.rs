@@ -68,10 +68,12 @@ async fn a_forgery_in_a_new_test_file_is_told() {
 #[tokio::test]
 async fn tests_chosen_by_name_pass_although_the_control_is_not_among_them() {
     let class = "tests.test_pricing.TestDiscount";
-    let command = format!("python3 -m unittest {class}");
-    let trial = Trial::checkout(&[&command]);
-    let judgement = trial.judged(|trial| trial.write("pricing.py", FIXED)).await.unwrap();
-    assert_eq!(judgement.verdict, Verdict::Pass, "{judgement:?}");
+    // The second fails as often as a control of one file does when the class is not there: only names tell them apart.
+    for command in [format!("python3 -m unittest {class}"), format!("python3 -m unittest {class} {class}")] {
+        let trial = Trial::checkout(&[&command]);
+        let judgement = trial.judged(|trial| trial.write("pricing.py", FIXED)).await.unwrap();
+        assert_eq!(judgement.verdict, Verdict::Pass, "{judgement:?}");
+    }
 }
 
 #[tokio::test]
@@ -120,7 +122,6 @@ pub fn discount(_: u32, _: u32) -> u32 {
         let kind = CheckKind::Tests { runner: "cargo test".to_owned(), ran: 1, untouched: Some(1) };
         assert_eq!(judgement.evidence[0].kind, kind);
     }
-    assert!(!trial.root.join("target").exists());
 }
 
 #[tokio::test]

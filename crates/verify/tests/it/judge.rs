@@ -102,6 +102,33 @@ async fn what_is_added_around_the_tests_is_left_out() {
 }
 
 #[tokio::test]
+async fn a_manifest_is_left_out_only_when_it_configures_the_runner() {
+    let table = "[tool.pytest.ini_options]\naddopts = '-k nothing'\n";
+    for (manifest, is_left_out) in [
+        (table.to_owned(), true),
+        (format!("{}{table}", "# a line\n".repeat(1 << 19)), true),
+        ("[project]\nname = 'shop'\n".to_owned(), false),
+    ] {
+        let trial = Trial::checkout(&["test ! -e pyproject.toml"]);
+        let judgement = trial.judged(|trial| trial.write("pyproject.toml", &manifest)).await.unwrap();
+        let expected = if is_left_out { Verdict::Pass } else { Verdict::Fail };
+        assert_eq!(judgement.verdict, expected, "{judgement:?}");
+        assert_eq!(judgement.set_aside.len(), usize::from(is_left_out), "{judgement:?}");
+    }
+}
+
+#[tokio::test]
+async fn build_products_of_rust_tests_are_fresh_unless_the_check_looks_for_them() {
+    let trial = Trial::checkout(&[
+        "echo cargo test \"in $CARGO_TARGET_DIR\"",
+        "echo cargo test, target in \"$CARGO_TARGET_DIR\"",
+    ]);
+    let judgement = trial.judged(|_| {}).await.unwrap();
+    assert!(judgement.evidence[0].output.ends_with("/hames-target"), "{judgement:?}");
+    assert!(!judgement.evidence[1].output.contains("hames-target"), "{judgement:?}");
+}
+
+#[tokio::test]
 async fn a_package_in_the_place_of_a_test_module_is_left_out() {
     let trial = Trial::checkout(&["python3 -m unittest tests.test_pricing"]);
     let easy = "import unittest\nclass T(unittest.TestCase):\n    def test_a(self): pass\n    def test_b(self): pass\n";
