@@ -13,7 +13,7 @@ pub(crate) fn read(options: &RunOptions) -> Result<String, Failure> {
     let given = match &options.prompt {
         Some(prompt) => Some(prompt.clone()),
         None if resumes || std::io::stdin().is_terminal() => None,
-        None => Some(piped()?),
+        None => Some(piped()?).filter(|prompt| !prompt.trim().is_empty()),
     };
     match given {
         Some(prompt) if prompt.trim().is_empty() => {

@@ -160,7 +160,17 @@ impl Builder {
             )));
         }
         let (session, root) = self.open_session()?;
+        let (folder, is_new) = (session.folder.clone(), session.records.is_empty());
         self.take_over(&session.records);
+        self.wire(session, root).inspect_err(|_| {
+            // A session that never began is nothing that anybody should find in a list.
+            if is_new {
+                let _ = std::fs::remove_dir_all(folder);
+            }
+        })
+    }
+
+    fn wire(self, session: OpenSession, root: PathBuf) -> Result<Agent, BuildProblem> {
         let tests = if self.checks.is_empty() { TestFiles::Open } else { TestFiles::Guarded };
         let config = ProtectionConfig { tests, protect: self.protect.clone(), unprotect: self.unprotect.clone() };
         let protection = Arc::new(Protection::new(&root, config).map_err(BuildProblem::new)?);
