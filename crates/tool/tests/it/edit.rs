@@ -85,6 +85,8 @@ async fn a_loose_or_empty_old_text_changes_nothing() {
     check_refused(file, json!({"old_string": "line 001", "new_string": "line 001"}), "are the same").await;
     let thrice = json!({"old_string": "x", "new_string": "y"});
     check_refused(b"x\na\nx\nx\n", thrice, "occurs 3 times in `f`, at lines 1, 3, 4").await;
+    let many = json!({"old_string": "x", "new_string": "y"});
+    check_refused("x".repeat(100_000).as_bytes(), many, "occurs 100000 times").await;
     check_refused(b"a\r\nb\r\n", json!({"old_string": "\r\n", "new_string": "\n", "replace_all": true}), "line ends")
         .await;
 }
@@ -108,6 +110,20 @@ async fn the_result_shows_the_lines_as_they_are_now() {
     let file: String = (1..=100).map(|n| format!("{}\n", if n % 40 == 0 { "x" } else { "." })).collect();
     let (_, result) = edited(file.as_bytes(), json!({"old_string": "x", "new_string": "y", "replace_all": true})).await;
     assert!(result.text().contains("    42\t.\n     …\n    78\t.\n"), "{}", result.text());
+}
+
+#[tokio::test]
+async fn a_search_for_near_misses_stays_cheap_in_a_large_file() {
+    let line = |n: usize| format!("{n:05} {}\n", "abcdefghij".repeat(38));
+    let file: String = (0..20_000).map(line).collect();
+    let begun = std::time::Instant::now();
+    let arguments = json!({"old_string": "jihgfedcba".repeat(38), "new_string": "x"});
+    check_refused(file.as_bytes(), arguments, "does not occur").await;
+    println!("{:?}", begun.elapsed());
+    let begun = std::time::Instant::now();
+    let arguments = json!({"old_string": "abcdefghi ".repeat(38), "new_string": "x"});
+    check_refused(file.as_bytes(), arguments, "does not occur").await;
+    println!("{:?}", begun.elapsed());
 }
 
 #[tokio::test]
