@@ -88,4 +88,24 @@ mod tests {
         }
         assert!(finished.load(Ordering::SeqCst), "the drop returned while the work was still running");
     }
+
+    #[test]
+    fn a_dropped_future_withdraws_work_that_has_not_begun() {
+        let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
+        let ran = Arc::new(AtomicBool::new(false));
+        let mark = Arc::clone(&ran);
+        let (free, until_free) = std::sync::mpsc::channel::<()>();
+        runtime.block_on(async move {
+            let occupied = tokio::task::spawn_blocking(move || until_free.recv());
+            let mut work = Box::pin(blocking(move |_| mark.store(true, Ordering::SeqCst)));
+            let polled = std::future::poll_fn(|context| std::task::Poll::Ready(work.as_mut().poll(context))).await;
+            assert!(polled.is_pending());
+            drop(work);
+            free.send(()).unwrap();
+            occupied.await.unwrap().unwrap();
+            // The only thread takes up what was queued before this.
+            blocking(|_| ()).await;
+        });
+        assert!(!ran.load(Ordering::SeqCst));
+    }
 }

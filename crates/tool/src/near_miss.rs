@@ -10,17 +10,20 @@ use crate::text::{clipped, counted, lines, numbered};
 const SEARCH_LIMIT_BYTES: usize = 2 * 1024 * 1024;
 
 /// How many lines of the file are compared one by one, and how long they may be, in bytes.
-const COMPARED_LINES: usize = 20_000;
-const COMPARED_LINE_BYTES: usize = 400;
+const COMPARED_LINES: usize = 5_000;
+const COMPARED_LINE_BYTES: usize = 200;
 
 /// How many lines of the file are shown.
 const SHOWN_LINES: usize = 12;
+
+/// How many lines that are only alike are shown.
+const CLOSE_LINES: usize = 3;
 
 /// How much of each line is shown, in bytes.
 const SHOWN_LINE_BYTES: usize = 300;
 
 /// How alike two lines must be for one to be shown for the other, from 0 to 1.
-const LIKENESS: f32 = 0.6;
+const LIKENESS: f64 = 0.6;
 
 type Fold = fn(&str) -> String;
 
@@ -133,14 +136,13 @@ fn closest_lines(lines: &[&str], old: &str) -> String {
     else {
         return String::new();
     };
-    let mut candidates: Vec<&str> = lines.iter().take(COMPARED_LINES).map(|line| line.trim()).collect();
-    candidates.retain(|line| !line.is_empty() && line.len() <= COMPARED_LINE_BYTES);
-    candidates.sort_unstable();
-    candidates.dedup();
-    let close = similar::get_close_matches(wanted, &candidates, 3, LIKENESS);
-    let numbers = lines.iter().enumerate().filter(|(_, line)| close.contains(&line.trim())).map(|(at, _)| at);
-    let shown: String =
-        numbers.take(3).map(|at| numbered(at + 1, &clipped(lines[at], SHOWN_LINE_BYTES))).collect::<Vec<_>>().concat();
+    let compared = lines.iter().enumerate().take(COMPARED_LINES).filter(|(_, line)| line.len() <= COMPARED_LINE_BYTES);
+    let scored = compared.map(|(at, line)| (strsim::sorensen_dice(wanted, line.trim()), at));
+    let mut close: Vec<(f64, usize)> = scored.filter(|(score, _)| *score >= LIKENESS).collect();
+    close.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    close.truncate(CLOSE_LINES);
+    close.sort_by_key(|(_, at)| *at);
+    let shown: String = close.iter().map(|(_, at)| numbered(at + 1, &clipped(lines[*at], SHOWN_LINE_BYTES))).collect();
     if shown.is_empty() {
         return " Nothing in the file is like it; read the file again.".to_owned();
     }

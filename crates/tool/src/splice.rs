@@ -11,6 +11,9 @@ use memchr::{memchr_iter, memmem};
 
 use crate::text::{ends_with_cr, line_at};
 
+/// How many of several places are named by their lines.
+const LISTED_LINES: usize = 20;
+
 /// Which of the places at which the old text stands are replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Which {
@@ -34,8 +37,13 @@ pub(crate) struct Spliced {
 pub(crate) enum Misplaced {
     /// The old text stands nowhere.
     Nowhere,
-    /// It stands at several places; the lines at which each begins.
-    Several(Vec<usize>),
+    /// It stands at several places.
+    Several {
+        /// How many, those that overlap an earlier one left out unless there is no other.
+        count: usize,
+        /// The lines at which the first of them begin.
+        lines: Vec<usize>,
+    },
     /// The file would grow beyond the limit.
     TooLarge,
 }
@@ -46,17 +54,21 @@ pub(crate) fn splice(file: &[u8], old: &str, new: &str, which: Which, limit: u64
     // An old text with a CR in it names the file's bytes exactly.
     let view = if old.contains('\r') { LineView::literal(file) } else { LineView::of(file) };
     let finder = memmem::Finder::new(old);
-    let matches: Vec<Range<usize>> = match which {
-        Which::All => finder.find_iter(&view.text).map(|at| view.origin(at, old.len())).collect(),
-        Which::Only => overlapping(&view.text, &finder).map(|at| view.origin(at, old.len())).collect(),
-    };
-    match (matches.as_slice(), which) {
-        ([], _) => return Err(Misplaced::Nowhere),
-        ([_, _, ..], Which::Only) => {
-            return Err(Misplaced::Several(matches.iter().map(|place| line_at(file, place.start)).collect()));
+    let mut starts: Vec<usize> = finder.find_iter(&view.text).collect();
+    let Some(first) = starts.first() else { return Err(Misplaced::Nowhere) };
+    if which == Which::Only {
+        // The next one may overlap the first: then the place is as doubtful as if they stood apart.
+        if let Some(beyond) = finder.find(&view.text[first + 1..])
+            && starts.len() == 1
+        {
+            starts.push(first + 1 + beyond);
         }
-        _ => {}
+        if starts.len() > 1 {
+            let lines = starts.iter().take(LISTED_LINES).map(|start| line_at(&view.text, *start)).collect();
+            return Err(Misplaced::Several { count: starts.len(), lines });
+        }
     }
+    let matches: Vec<Range<usize>> = starts.into_iter().map(|start| view.origin(start, old.len())).collect();
     if (matches.len() as u64).saturating_mul(new.len() as u64) > limit {
         return Err(Misplaced::TooLarge);
     }
@@ -72,15 +84,6 @@ pub(crate) fn splice(file: &[u8], old: &str, new: &str, which: Which, limit: u64
     }
     bytes.extend_from_slice(&file[kept..]);
     Ok(Spliced { bytes, places })
-}
-
-fn overlapping<'a>(text: &'a [u8], finder: &'a memmem::Finder<'_>) -> impl Iterator<Item = usize> + 'a {
-    let mut from = 0;
-    std::iter::from_fn(move || {
-        let at = from + finder.find(text.get(from..)?)?;
-        from = at + 1;
-        Some(at)
-    })
 }
 
 /// A file with each CRLF written as LF, and the way back to its own bytes.
@@ -221,7 +224,10 @@ mod tests {
 
     #[test]
     fn places_that_overlap_count_as_several() {
-        assert_eq!(splice(b"aaa", "aa", "b", Which::Only, 1_000_000), Err(Misplaced::Several(vec![1, 1])));
+        assert_eq!(
+            splice(b"aaa", "aa", "b", Which::Only, 1_000_000),
+            Err(Misplaced::Several { count: 2, lines: vec![1, 1] })
+        );
         assert_eq!(splice(b"aaa", "aa", "b", Which::All, 1_000_000).unwrap().bytes, b"ba");
     }
 

@@ -20,7 +20,7 @@ const CONTENT_LIMIT_BYTES: usize = 10 * 1024 * 1024;
 const PROBLEM_LIMIT: usize = 8;
 
 /// How alike two names must be for one to be offered for the other, from 0 to 1.
-const LIKENESS: f32 = 0.5;
+const LIKENESS: f64 = 0.3;
 
 /// Checks arguments; an empty list means that they fit.
 pub(crate) fn check(spec: &ToolSpec, validator: &Validator, arguments: &Map<String, Value>) -> Vec<Problem> {
@@ -39,12 +39,11 @@ pub(crate) fn check(spec: &ToolSpec, validator: &Validator, arguments: &Map<Stri
 
 /// The candidate most like `name`, if one is like it at all. Case does not count: models write `Read` for `read`.
 pub(crate) fn nearest<'a>(name: &str, candidates: &[&'a str]) -> Option<&'a str> {
-    let head = &name[..name.floor_char_boundary(64)];
-    let folded: Vec<String> = candidates.iter().map(|candidate| candidate.to_lowercase()).collect();
-    let folded: Vec<&str> = folded.iter().map(String::as_str).collect();
-    let found = similar::get_close_matches(head.to_lowercase().as_str(), &folded, 1, LIKENESS);
-    let at = folded.iter().position(|candidate| found.first() == Some(candidate))?;
-    candidates.get(at).copied()
+    let name = name[..name.floor_char_boundary(64)].to_lowercase();
+    let scored =
+        candidates.iter().map(|candidate| (strsim::sorensen_dice(&name, &candidate.to_lowercase()), *candidate));
+    let best = scored.filter(|(score, _)| *score >= LIKENESS).max_by(|a, b| a.0.total_cmp(&b.0));
+    best.map(|(_, candidate)| candidate)
 }
 
 /// Names as a list in a sentence.

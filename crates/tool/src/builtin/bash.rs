@@ -76,11 +76,16 @@ pub(crate) struct Bash {
 
 impl Bash {
     pub(super) fn new(workspace: Arc<dyn Workspace>, sandbox: Arc<dyn Sandbox>, folder: Arc<WorkingFolder>) -> Self {
-        let description = "Runs a command line in a sandbox: no network, no input, only the workspace and /tmp are \
-                           writable. The working directory is kept for the next call, variables are not. Background \
-                           processes end with the command. Long output is cut in the middle and kept whole in \
-                           /tmp/outputs.";
-        Self { spec: spec::<Arguments>("bash", description), workspace, sandbox, folder }
+        let confined = match sandbox.mode() {
+            "off" => "Runs a command line; it gets no input.",
+            "read-only" => "Runs a command line in a sandbox: no network, no input, only /tmp is writable.",
+            _ => "Runs a command line in a sandbox: no network, no input, only the workspace and /tmp are writable.",
+        };
+        let description = format!(
+            "{confined} The working directory is kept for the next call, variables are not. Background processes end \
+             with the command. Long output is cut in the middle and kept whole in /tmp/outputs."
+        );
+        Self { spec: spec::<Arguments>("bash", &description), workspace, sandbox, folder }
     }
 
     async fn execute(&self, call: &Call, output: &(dyn Fn(&str) + Send + Sync)) -> ToolResult {

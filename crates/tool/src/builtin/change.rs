@@ -25,16 +25,16 @@ pub(super) struct Draft {
 }
 
 /// Why no draft can be made.
-pub(super) struct Declined {
-    touch: Option<Touch>,
-    cause: Cause,
-}
-
-enum Cause {
+pub(super) enum Declined {
     /// A precondition does not hold.
-    Problem(Problem),
-    /// The path is protected. The policy refuses that by the touch; it is told here only for a run without a policy.
-    Protected(PathProblem),
+    Problem {
+        /// Where the change would land, when that is known.
+        touch: Option<Touch>,
+        /// The sentence for the model.
+        problem: Problem,
+    },
+    /// The path is protected. The policy refuses that by the touch, so it is no problem of the examination.
+    Protected(Touch),
 }
 
 /// The place of a change, before its content is known.
@@ -47,11 +47,10 @@ impl Place {
     /// Finds where a change would land and whether anything may be written there.
     pub(super) fn find(files: &Files, path: &str) -> Result<Self, Declined> {
         let located = files.workspace.locate(path);
-        let landing = located.map_err(|problem| Declined { touch: None, cause: Cause::Problem(refusal(&problem)) })?;
+        let landing = located.map_err(|problem| Declined::Problem { touch: None, problem: refusal(&problem) })?;
         let place = Self { path: path.to_owned(), landing };
-        if let Some(rule) = &place.landing.protected {
-            let problem = PathProblem::Protected { path: place.path.clone(), rule: rule.clone() };
-            return Err(Declined { touch: Some(place.touch()), cause: Cause::Protected(problem) });
+        if place.landing.protected.is_some() {
+            return Err(Declined::Protected(place.touch()));
         }
         let shown = shown(path);
         match place.landing.kind {
@@ -72,7 +71,7 @@ impl Place {
         match files.workspace.read(&self.path, EDIT_LIMIT_BYTES) {
             Ok(content) => Ok(Some(content)),
             Err(PathProblem::Missing(_)) => Ok(None),
-            Err(problem) => Err(Declined { touch: Some(self.touch()), cause: Cause::Problem(refusal(&problem)) }),
+            Err(problem) => Err(Declined::Problem { touch: Some(self.touch()), problem: refusal(&problem) }),
         }
     }
 
@@ -91,7 +90,7 @@ impl Place {
     /// Declines with a sentence for the model.
     pub(super) fn decline(&self, text: impl Into<String>) -> Declined {
         let problem = Problem { guard: Guard::Valid, text: text.into() };
-        Declined { touch: Some(self.touch()), cause: Cause::Problem(problem) }
+        Declined::Problem { touch: Some(self.touch()), problem }
     }
 
     /// The draft of the change.
@@ -116,12 +115,11 @@ pub(super) fn examination(draft: Result<Draft, Declined>) -> Examination {
             });
             examination.touches.push(draft.touch);
         }
-        Err(Declined { touch, cause }) => {
+        Err(Declined::Problem { touch, problem }) => {
             examination.touches.extend(touch);
-            if let Cause::Problem(problem) = cause {
-                examination.problems.push(problem);
-            }
+            examination.problems.push(problem);
         }
+        Err(Declined::Protected(touch)) => examination.touches.push(touch),
     }
     examination
 }
@@ -130,8 +128,10 @@ pub(super) fn examination(draft: Result<Draft, Declined>) -> Examination {
 pub(super) fn commit(files: &Files, draft: Result<Draft, Declined>) -> ToolResult {
     let draft = match draft {
         Ok(draft) => draft,
-        Err(Declined { cause: Cause::Protected(problem), .. }) => return failure(&problem),
-        Err(Declined { cause: Cause::Problem(problem), .. }) => return ToolResult::failed(problem.text),
+        Err(Declined::Problem { problem, .. }) => return ToolResult::failed(problem.text),
+        Err(Declined::Protected(Touch { path, protected, .. })) => {
+            return failure(&PathProblem::Protected { path, rule: protected.unwrap_or_default() });
+        }
     };
     let digest = Digest::of(&draft.after);
     let unchanged = draft.before.as_ref().is_some_and(|content| content.digest == digest);

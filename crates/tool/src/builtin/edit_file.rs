@@ -20,9 +20,6 @@ const SHOWN_LINE_BYTES: usize = 200;
 /// How many lines stand around a change.
 const CONTEXT_LINES: usize = 2;
 
-/// How many line numbers an error lists.
-const LISTED_LINES: usize = 20;
-
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
@@ -45,8 +42,8 @@ pub(crate) struct EditFile {
 impl EditFile {
     pub(crate) fn new(files: Files) -> Self {
         let description = "Replaces a piece of a file that was read before. old_string must occur exactly once, so \
-                           give enough lines around it, or set replace_all. Write line ends as \\n; the file keeps \
-                           its own.";
+                           give enough lines around it, or set replace_all. Use LF; the file keeps its own line \
+                           ends.";
         Self { spec: spec::<Arguments>("edit_file", description), files }
     }
 }
@@ -111,7 +108,7 @@ fn draft(files: &Files, arguments: &Arguments) -> Result<Draft, Declined> {
             let near = near_miss(&before.bytes, old);
             return Err(place.decline(format!("`old_string` does not occur in `{path}`.{near}")));
         }
-        Err(Misplaced::Several(at)) => return Err(place.decline(several(&path, &at))),
+        Err(Misplaced::Several { count, lines }) => return Err(place.decline(several(&path, count, &lines))),
         Err(Misplaced::TooLarge) => {
             let limit = thousands(EDIT_LIMIT_BYTES);
             return Err(place.decline(format!("`{path}` would grow beyond {limit} bytes. Make a smaller edit.")));
@@ -130,13 +127,12 @@ fn draft(files: &Files, arguments: &Arguments) -> Result<Draft, Declined> {
     Ok(place.draft(Some(before), bytes, report))
 }
 
-fn several(path: &str, at: &[usize]) -> String {
-    let numbers: Vec<String> = at.iter().take(LISTED_LINES).map(ToString::to_string).collect();
-    let more = if at.len() > LISTED_LINES { ", …" } else { "" };
+fn several(path: &str, count: usize, lines: &[usize]) -> String {
+    let numbers: Vec<String> = lines.iter().map(ToString::to_string).collect();
+    let more = if count > lines.len() { ", …" } else { "" };
     format!(
-        "`old_string` occurs {} times in `{path}`, at lines {}{more}. Add lines around it to make it unique, or set \
+        "`old_string` occurs {count} times in `{path}`, at lines {}{more}. Add lines around it to make it unique, or set \
          `replace_all`.",
-        at.len(),
         numbers.join(", ")
     )
 }
@@ -159,17 +155,18 @@ fn report(path: &str, spliced: &Spliced) -> String {
             break;
         }
     }
-    let mut wanted = wanted.into_iter().take(SHOWN_LINES).peekable();
-    let mut previous = None;
-    for (number, line) in (1..).zip(lines(&spliced.bytes)) {
-        if wanted.peek() != Some(&number) {
+    wanted.truncate(SHOWN_LINES);
+    let first = wanted.first().copied().unwrap_or_default();
+    let last = wanted.last().copied().unwrap_or_default();
+    let mut previous = first;
+    for (number, line) in (1..=last).zip(lines(&spliced.bytes)) {
+        if wanted.binary_search(&number).is_err() {
             continue;
         }
-        wanted.next();
-        if previous.is_some_and(|previous| previous + 1 != number) {
+        if number > previous + 1 {
             text.push_str("     …\n");
         }
-        previous = Some(number);
+        previous = number;
         text.push_str(&numbered(number, &clipped(&String::from_utf8_lossy(line), SHOWN_LINE_BYTES)));
     }
     text.truncate(text.trim_end_matches('\n').len());

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use hames_protocol::port::{Tool, Verifier, VerifyProblem, Workspace};
 use hames_protocol::{
-    BoxFuture, Call, CheckEvidence, CheckKind, EffectClass, Examination, Judgement, Probe, Reach, Status, ToolResult,
-    ToolSpec, Verdict,
+    Block, BoxFuture, Call, CheckEvidence, CheckKind, EffectClass, Examination, Judgement, Probe, Reach, Status,
+    ToolResult, ToolSpec, Verdict,
 };
 use schemars::JsonSchema;
 
@@ -60,8 +60,9 @@ impl Tool for RunTests {
                 }
             };
             // Tests leave caches and reports behind.
-            if let Ok(changes) = observe(&self.workspace).await {
-                result.changes = changes;
+            match observe(&self.workspace).await {
+                Ok(changes) => result.changes = changes,
+                Err(text) => result.blocks.push(Block::text(text)),
             }
             result
         })

@@ -111,7 +111,7 @@ impl Query {
     }
 
     fn matcher(pattern: &str) -> Result<RegexMatcher, String> {
-        RegexMatcherBuilder::new().crlf(true).build(pattern).map_err(|error| {
+        RegexMatcherBuilder::new().multi_line(true).crlf(true).build(pattern).map_err(|error| {
             // The library draws an arrow under the fault over several lines; its last line names it.
             let text = error.to_string();
             let cause = text.lines().last().unwrap_or_default().trim_start_matches("error: ");

@@ -36,10 +36,10 @@ async fn what_a_command_leaves_behind_is_ended_and_counted() {
 #[tokio::test]
 async fn a_timed_out_command_shows_what_it_had_printed() {
     let world = World::new();
-    let call = json!({"command": "echo progress; sleep 300", "timeout_ms": 300});
+    let call = json!({"command": "echo progress; sleep 300", "timeout_ms": 2_000});
     let result = world.run("bash", call).await;
     assert_eq!(result.status, Status::Failed);
-    assert!(result.text().starts_with("progress\n[Timed out after 300 ms;"), "{}", result.text());
+    assert!(result.text().starts_with("progress\n[Timed out after 2,000 ms;"), "{}", result.text());
     assert_eq!(result.data["exit"], "timed_out");
 }
 

@@ -85,6 +85,8 @@ async fn a_loose_or_empty_old_text_changes_nothing() {
     check_refused(file, json!({"old_string": "line 001", "new_string": "line 001"}), "are the same").await;
     let thrice = json!({"old_string": "x", "new_string": "y"});
     check_refused(b"x\na\nx\nx\n", thrice, "occurs 3 times in `f`, at lines 1, 3, 4").await;
+    let many = json!({"old_string": "x", "new_string": "y"});
+    check_refused("x".repeat(100_000).as_bytes(), many, "occurs 100000 times").await;
     check_refused(b"a\r\nb\r\n", json!({"old_string": "\r\n", "new_string": "\n", "replace_all": true}), "line ends")
         .await;
 }

@@ -147,6 +147,16 @@ async fn a_search_is_bounded_and_counts_what_it_leaves_out() {
 }
 
 #[tokio::test]
+async fn anchors_hold_at_every_kind_of_line_end() {
+    let world = World::new();
+    world.put("crlf", "1\r\n2\r\n");
+    world.put("lf", "1\n2\n");
+    world.put("mixed", "1\n2\r\n3\n2");
+    let text = world.ok("search", json!({"pattern": "^2$"})).await.text();
+    assert_eq!(text, "crlf:2:2\nlf:2:2\nmixed:2:2\nmixed:4:2");
+}
+
+#[tokio::test]
 async fn a_pattern_that_is_no_expression_is_explained_before_anything_runs() {
     let world = World::new();
     let text = world.refused("search", json!({"pattern": "foo("})).await;
