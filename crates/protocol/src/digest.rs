@@ -1,6 +1,7 @@
 //! Content digests.
 
 use std::fmt;
+use std::io;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -23,6 +24,23 @@ impl Digest {
             hasher.update(part);
         }
         Self(hex(&hasher.finalize()))
+    }
+
+    /// Hashes what `reader` gives up to its end, a piece at a time.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn of_reader(mut reader: impl io::Read) -> io::Result<Self> {
+        let mut hasher = Sha256::new();
+        let mut piece = [0; 16 * 1024];
+        loop {
+            match reader.read(&mut piece) {
+                Ok(0) => return Ok(Self(hex(&hasher.finalize()))),
+                Ok(read) => hasher.update(&piece[..read]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// The 64 hexadecimal digits.

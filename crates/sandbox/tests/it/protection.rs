@@ -5,18 +5,8 @@ use std::path::Path;
 
 use hames_protocol::port::FileKind;
 use hames_sandbox::{GuardKind, Protection, ProtectionConfig, Since, TestFiles};
-use tempfile::TempDir;
 
-/// A workspace with these files; each holds its own name.
-fn workspace(files: &[&str]) -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    for file in files {
-        let path = folder.path().join(file);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, file).unwrap();
-    }
-    folder
-}
+use crate::folder_with as workspace;
 
 fn guarded_tests() -> ProtectionConfig {
     ProtectionConfig { tests: TestFiles::Guarded, ..ProtectionConfig::default() }

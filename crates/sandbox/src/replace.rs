@@ -1,0 +1,121 @@
+//! Replaces a file atomically beneath an open folder: its name holds the old bytes or the new, whatever happens.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, Metadata, Permissions};
+use std::hash::{BuildHasher as _, RandomState};
+use std::io::Write as _;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+
+use crate::jail::{Refusal, system};
+
+/// How the names of half-written files begin, which only a crash leaves behind.
+const PREFIX: &str = ".hames-write-";
+
+/// Whether a name is that of a half-written file.
+pub(crate) fn is_draft(name: &OsStr) -> bool {
+    let digits = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+    digits.is_some_and(|digits| digits.len() == 16 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
+/// New bytes, complete on disk but not yet at their name. Dropped without being published, they leave nothing.
+#[derive(Debug)]
+pub(crate) struct Draft<'a> {
+    folder: &'a OwnedFd,
+    file: File,
+    /// Its name for now; none while it has no name at all, which is how it starts where the file system can do that.
+    name: Option<OsString>,
+}
+
+impl<'a> Draft<'a> {
+    /// Writes `bytes` into `folder`, with the owner and permission bits of `old` when it replaces one.
+    pub(crate) fn write(folder: &'a OwnedFd, bytes: &[u8], old: Option<&Metadata>) -> Result<Self, Refusal> {
+        let mut draft = Self::create(folder)?;
+        draft.file.write_all(bytes).map_err(system)?;
+        if let Some(old) = old {
+            let new = draft.file.metadata().map_err(system)?;
+            if (old.uid(), old.gid()) != (new.uid(), new.gid()) {
+                // Only root may give a file away; for others the file becomes theirs, as with any editor.
+                let _ = std::os::unix::fs::fchown(&draft.file, Some(old.uid()), Some(old.gid()));
+            }
+            draft.file.set_permissions(Permissions::from_mode(old.mode() & 0o7777)).map_err(system)?;
+        }
+        draft.file.sync_all().map_err(system)?;
+        Ok(draft)
+    }
+
+    /// Gives it a name that must be free. Returns what is then at the name.
+    pub(crate) fn publish_new(mut self, name: &OsStr) -> Result<Metadata, Refusal> {
+        match self.name.take() {
+            None => self.link(name)?,
+            Some(draft) => {
+                let renamed = rustix::fs::renameat_with(self.folder, &draft, self.folder, name, RenameFlags::NOREPLACE);
+                if let Err(error) = renamed {
+                    self.name = Some(draft);
+                    return Err(error.into());
+                }
+            }
+        }
+        self.finish()
+    }
+
+    /// Puts it in the place of what has the name. Returns what is then at the name.
+    pub(crate) fn publish_over(mut self, name: &OsStr) -> Result<Metadata, Refusal> {
+        let draft = match self.name.take() {
+            Some(draft) => draft,
+            None => {
+                let draft = draft_name();
+                self.link(&draft)?;
+                draft
+            }
+        };
+        if let Err(error) = rustix::fs::renameat(self.folder, &draft, self.folder, name) {
+            self.name = Some(draft);
+            return Err(error.into());
+        }
+        self.finish()
+    }
+
+    fn create(folder: &'a OwnedFd) -> Result<Self, Refusal> {
+        let mode = Mode::from_raw_mode(0o666);
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+        match rustix::fs::openat(folder, ".", flags | OFlags::TMPFILE, mode) {
+            Ok(file) => return Ok(Self { folder, file: file.into(), name: None }),
+            // What file systems answer that have no files without a name.
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let name = draft_name();
+        let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        let file = rustix::fs::openat(folder, &name, flags, mode)?;
+        Ok(Self { folder, file: file.into(), name: Some(name) })
+    }
+
+    fn link(&self, name: &OsStr) -> Result<(), Errno> {
+        let from = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        rustix::fs::linkat(rustix::fs::CWD, from, self.folder, name, AtFlags::SYMLINK_FOLLOW)
+    }
+
+    fn finish(self) -> Result<Metadata, Refusal> {
+        // The file is in its place whatever this says; it only brings forward when the name survives a power cut.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let _ = rustix::fs::openat(self.folder, ".", flags, Mode::empty()).and_then(rustix::fs::fsync);
+        self.file.metadata().map_err(system)
+    }
+}
+
+impl Drop for Draft<'_> {
+    fn drop(&mut self) {
+        if let Some(name) = &self.name {
+            let _ = rustix::fs::unlinkat(self.folder, name, AtFlags::empty());
+        }
+    }
+}
+
+/// A name that nothing else has; the keys of a `RandomState` are the standard library's only source of chance.
+fn draft_name() -> OsString {
+    format!("{PREFIX}{:016x}", RandomState::new().hash_one(std::process::id())).into()
+}
