@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hames_protocol::BoxFuture;
@@ -12,16 +13,22 @@ use hames_protocol::port::{CommandSpec, Finished, Program, Sandbox, SandboxProbl
 use rustix::fs::MemfdFlags;
 use rustix::pipe::PipeFlags;
 
+use super::comparison::{Digests, Snapshot};
 use super::config::{Mode, ProcessLimits, SandboxConfig};
 use super::feed::Feed;
-use super::layout::{self, Layout};
+use super::filter;
+use super::layout::{self, Layout, Shown};
 use super::outcome::{broken, explain, finished, io_problem, real_root};
 use super::output::Keeper;
+use super::placeholder::{Held, Placeholders};
+use super::refusal;
 use super::running::Running;
 use super::script::{self, Epilogue};
 use super::state::State;
 use super::supervision::{self, Launch, Scope};
 use super::variables::{self, Places};
+use super::view::Arrangement;
+use crate::Protection;
 
 /// How long the trial at the start may take.
 const TRIAL_MS: u64 = 20_000;
@@ -29,26 +36,21 @@ const TRIAL_MS: u64 = 20_000;
 /// Runs commands isolated from the host by bubblewrap.
 ///
 /// A command sees the system's programs and libraries read-only, the workspace at its own path, a private /tmp, an
-/// empty home, and nothing else of the host: no other folder, no network, no socket, no process. When its main
-/// process has ended, all of its processes are gone.
+/// empty home, and nothing else of the host: no other folder, no network, no socket, no process. What is protected in
+/// the workspace it can read, not change. When its main process has ended, all of its processes are gone.
 ///
-/// Not bounded: memory and disk space. The number of processes is not held by the kernel for root; a watch on the
-/// process tree holds it for everyone.
+/// Left open on purpose: a socket that a process of the host has *in the workspace* can be connected to. Not bounded:
+/// memory and disk space. The kernel holds root to no number of processes; a watch on the process tree holds everyone.
+///
+/// There is to be one of these for a session's state folder; it may run several commands at once.
 #[derive(Debug)]
 pub struct Bubblewrap {
-    program: PathBuf,
-    root: PathBuf,
-    mode: Mode,
-    state: State,
-    read_only: Vec<PathBuf>,
-    limits: ProcessLimits,
-    system: Layout,
-    path: OsString,
+    session: Arc<Session>,
 }
 
 impl Bubblewrap {
-    /// Sets up the session's private folder and makes sure that a sandbox can really be had, by running `true` in
-    /// one. Blocks for some milliseconds.
+    /// Sets up the session's private folder, removes what a crash has left in the workspace, and makes sure that a
+    /// sandbox can really be had, by running `true` in one. Blocks for some milliseconds.
     ///
     /// # Errors
     /// When no sandbox can be had, with cause and remedy.
@@ -61,9 +63,10 @@ impl Bubblewrap {
             )
         })?;
         let root = real_root(&config.root)?;
-        let state = State::prepare(&config.state, config.identity.as_ref())?;
+        let state = State::prepare(&config.state, &root, config.identity.as_ref())?;
         let read_only: Vec<PathBuf> = config.read_only.iter().filter_map(|path| path.canonicalize().ok()).collect();
-        let sandbox = Self {
+        let placeholders = Placeholders::open(&root, &state.journal()).map_err(io_problem)?;
+        let session = Session {
             program,
             root,
             mode: config.mode,
@@ -72,11 +75,54 @@ impl Bubblewrap {
             read_only,
             limits: config.limits,
             system: layout::system(),
+            filters: refusal::filters().map_err(io_problem)?.iter().map(filter::to_bytes).collect(),
+            protection: config.protection,
+            placeholders: Arc::new(placeholders),
+            digests: Digests::default(),
         };
-        sandbox.try_out()?;
-        Ok(sandbox)
+        session.try_out()?;
+        Ok(Self { session: Arc::new(session) })
+    }
+}
+
+impl Sandbox for Bubblewrap {
+    fn mode(&self) -> &str {
+        self.session.mode.as_str()
     }
 
+    fn run<'a>(
+        &'a self,
+        command: CommandSpec,
+        output: &'a (dyn Fn(&[u8]) + Send + Sync),
+    ) -> BoxFuture<'a, Result<Finished, SandboxProblem>> {
+        Box::pin(async move {
+            let session = Arc::clone(&self.session);
+            let work = move |cancel: &_, feed: &_| session.run(&command, cancel, feed);
+            let mut running = Running::start(work).map_err(io_problem)?;
+            running.result(output).await.unwrap_or_else(|| Err(broken()))
+        })
+    }
+}
+
+/// What all commands of a session share.
+#[derive(Debug)]
+struct Session {
+    program: PathBuf,
+    root: PathBuf,
+    mode: Mode,
+    state: State,
+    read_only: Vec<PathBuf>,
+    limits: ProcessLimits,
+    system: Layout,
+    /// Filters of system calls, in the kernel's form.
+    filters: Vec<Vec<u8>>,
+    path: OsString,
+    protection: Arc<Protection>,
+    placeholders: Arc<Placeholders>,
+    digests: Digests,
+}
+
+impl Session {
     /// Runs `true` once.
     fn try_out(&self) -> Result<(), SandboxProblem> {
         let command = CommandSpec {
@@ -91,19 +137,38 @@ impl Bubblewrap {
         };
         let (feed, _) = super::feed::feed();
         let never = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).map_err(io_problem)?;
-        let finished = self.prepare(&command)?.run(&never, &feed)?;
-        if finished.exit.shell_code() == 0 {
+        let ended = supervision::supervise(self.launch(&command, None)?, &never, &feed).map_err(|why| explain(&why))?;
+        if ended.exit.shell_code() == 0 {
             return Ok(());
         }
-        let said = String::from_utf8_lossy(&finished.capture.head).trim().to_owned();
+        let said = String::from_utf8_lossy(&ended.capture.head).trim().to_owned();
         Err(SandboxProblem(format!("The sandbox does not work: `true` did not run in it ({said}).")))
     }
 
+    /// Runs a command to its end, on this thread.
+    fn run(&self, command: &CommandSpec, cancel: &OwnedFd, feed: &Feed) -> Result<Finished, SandboxProblem> {
+        // What stands in for the workspace is nobody's work, and in a read-only one nothing can change.
+        let guards = self.mode == Mode::WorkspaceWrite && command.view.stand_in.is_none();
+        let held = if guards { Some(self.placeholders.hold(&self.protection).map_err(io_problem)?) } else { None };
+        let look = |held: &Held| Snapshot::take(&self.root, &held.existing, &self.digests);
+        let before = held.as_ref().map(look);
+        let launch = self.launch(command, held.as_ref())?;
+        let mut finished = finished(supervision::supervise(launch, cancel, feed).map_err(|failure| explain(&failure))?);
+        if let (Some(held), Some(before)) = (&held, before) {
+            finished.attempts.extend(before.differences(&look(held), &held.existing));
+        }
+        // Nothing of the command is left, so what kept it from making these paths may go.
+        drop(held);
+        Ok(finished)
+    }
+
     /// Works out everything that starting the command needs.
-    fn prepare(&self, command: &CommandSpec) -> Result<Prepared, SandboxProblem> {
+    fn launch(&self, command: &CommandSpec, held: Option<&Held>) -> Result<Launch, SandboxProblem> {
         let keeper = Keeper::for_command(command, &self.state.tmp(), self.limits)?;
-        let program = script::arguments(Epilogue::Count, &self.cwd(command), &command.program)?;
-        let layout = self.layout(command)?;
+        // Absolute when the command's is.
+        let cwd = self.root.join(&command.cwd);
+        let program = script::arguments(Epilogue::Count, &cwd, &command.program)?;
+        let layout = self.layout(command, held)?;
         let places = Places { home: Path::new(layout::HOME), tmp: Path::new("/tmp"), path: self.path.clone() };
         let mut variables = variables::variables(command, &places);
         variables.extend(script::variable(&command.program, script::path_inside()));
@@ -112,13 +177,17 @@ impl Bubblewrap {
         let options = memory_file("options", &layout.to_bytes()).map_err(io_problem)?;
         let (info, info_end) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(io_problem)?;
         let mut arguments: Vec<OsString> = Vec::new();
-        for (option, fd) in [("--args", options), ("--info-fd", info_end)] {
+        let mut descriptors = vec![("--args", options), ("--info-fd", info_end)];
+        for filter in &self.filters {
+            descriptors.push(("--add-seccomp-fd", memory_file("filter", filter).map_err(io_problem)?));
+        }
+        for (option, fd) in descriptors {
             arguments.extend([option.into(), fd.as_raw_fd().to_string().into()]);
             inherited.push(fd);
         }
         arguments.extend(["--".into(), script::SHELL.into()]);
         arguments.extend(program);
-        Ok(Prepared(Launch {
+        Ok(Launch {
             program: self.program.clone(),
             arguments,
             variables,
@@ -128,55 +197,31 @@ impl Bubblewrap {
             timeout: Duration::from_millis(command.timeout_ms),
             capture_bytes: command.capture_bytes,
             keeper,
-        }))
+        })
     }
 
     /// What the command sees.
-    fn layout(&self, command: &CommandSpec) -> Result<Layout, SandboxProblem> {
+    fn layout(&self, command: &CommandSpec, held: Option<&Held>) -> Result<Layout, SandboxProblem> {
         let mut layout = self.system.clone();
         layout.show(self.state.hosts(), "/etc/hosts");
         layout.show(self.state.bash_env(), layout::BASH_ENV);
         layout.empty(layout::HOME);
         layout.show(self.state.git_config(), Path::new(layout::HOME).join(".gitconfig"));
         let tmp = matches!(command.tmp, Tmp::Session).then(|| self.state.tmp());
-        let mut shown: Vec<_> = self.read_only.iter().map(|folder| (folder.as_path(), Mode::ReadOnly)).collect();
-        shown.push((&self.root, self.mode));
-        layout::private(&mut layout, tmp.as_deref(), &shown).map_err(io_problem)?;
+        let base = command.view.stand_in.as_deref().unwrap_or(&self.root);
+        let shown = |path| Shown { source: path, target: path, mode: Mode::ReadOnly };
+        let mut folders: Vec<_> = self.read_only.iter().map(|path| shown(path.as_path())).collect();
+        folders.push(Shown { source: base, target: &self.root, mode: self.mode });
+        layout::private(&mut layout, tmp.as_deref(), folders).map_err(io_problem)?;
+
+        let mut arrangement = Arrangement::new(base, self.mode);
+        if let Some(held) = held {
+            arrangement.guard(&held.existing, held.absent.iter().map(|absent| absent.path.clone()));
+        }
+        arrangement.apply(&command.view, &self.state.empty())?;
+        arrangement.mount(&mut layout, &self.root);
         layout.seal("/");
         Ok(layout)
-    }
-
-    /// The working directory as a path inside.
-    fn cwd(&self, command: &CommandSpec) -> PathBuf {
-        self.root.join(&command.cwd)
-    }
-}
-
-impl Sandbox for Bubblewrap {
-    fn mode(&self) -> &str {
-        self.mode.as_str()
-    }
-
-    fn run<'a>(
-        &'a self,
-        command: CommandSpec,
-        output: &'a (dyn Fn(&[u8]) + Send + Sync),
-    ) -> BoxFuture<'a, Result<Finished, SandboxProblem>> {
-        Box::pin(async move {
-            let prepared = self.prepare(&command)?;
-            let mut running = Running::start(move |cancel, feed| prepared.run(cancel, feed)).map_err(io_problem)?;
-            running.result(output).await.unwrap_or_else(|| Err(broken()))
-        })
-    }
-}
-
-/// A command that is ready to run.
-struct Prepared(Launch);
-
-impl Prepared {
-    fn run(self, cancel: &OwnedFd, feed: &Feed) -> Result<Finished, SandboxProblem> {
-        let ended = supervision::supervise(self.0, cancel, feed).map_err(|failure| explain(&failure))?;
-        Ok(finished(ended))
     }
 }
 

@@ -140,19 +140,30 @@ fn show_as_it_is(layout: &mut Layout, path: &Path) {
     }
 }
 
-/// A private /tmp, and the folders of the host that are shown at their own paths, wherever those lie.
+/// A folder of the host that a command sees.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shown<'a> {
+    /// Its path on the host.
+    pub(crate) source: &'a Path,
+    /// Its path inside.
+    pub(crate) target: &'a Path,
+    /// Whether it is writable.
+    pub(crate) mode: Mode,
+}
+
+/// A private /tmp, and the folders of the host that are shown, wherever those lie.
 ///
 /// The session's /tmp is a folder of the host in which commands plant what they like, and bubblewrap follows links as
 /// it makes the folders on the way to a mount. So each entry of /tmp through which something is shown is first made
 /// an empty folder in memory: being a mount in every command, it can be moved or replaced by none.
-pub(crate) fn private(layout: &mut Layout, tmp: Option<&Path>, shown: &[(&Path, Mode)]) -> io::Result<()> {
+pub(crate) fn private(layout: &mut Layout, tmp: Option<&Path>, mut shown: Vec<Shown<'_>>) -> io::Result<()> {
     match tmp {
         Some(folder) => layout.open(folder, "/tmp"),
         None => layout.empty("/tmp"),
     }
     let mut entries = BTreeSet::new();
-    for (path, _) in shown {
-        if let Some(entry) = path.strip_prefix("/tmp").ok().and_then(|beneath| beneath.components().next()) {
+    for folder in &shown {
+        if let Some(entry) = folder.target.strip_prefix("/tmp").ok().and_then(|beneath| beneath.components().next()) {
             entries.insert(entry.as_os_str().to_owned());
         }
     }
@@ -162,22 +173,20 @@ pub(crate) fn private(layout: &mut Layout, tmp: Option<&Path>, shown: &[(&Path, 
         }
         layout.empty(Path::new("/tmp").join(entry));
     }
-    if !shown.iter().any(|(path, _)| path.starts_with("/var/tmp")) {
+    if !shown.iter().any(|folder| folder.target.starts_with("/var/tmp")) {
         layout.link("../tmp", "/var/tmp");
     }
-    let seen: Vec<&Path> = shown.iter().map(|(path, _)| *path).collect();
-    let mut shown = shown.to_vec();
     // A folder that lies in another one comes after it.
-    shown.sort_by_key(|(path, _)| path.components().count());
-    for (path, mode) in shown {
-        match mode {
-            Mode::WorkspaceWrite => layout.open(path, path),
-            Mode::ReadOnly => layout.show(path, path),
+    shown.sort_by_key(|folder| folder.target.components().count());
+    for folder in &shown {
+        match folder.mode {
+            Mode::WorkspaceWrite => layout.open(folder.source, folder.target),
+            Mode::ReadOnly => layout.show(folder.source, folder.target),
         }
     }
     for entry in entries.iter().map(|entry| Path::new("/tmp").join(entry)) {
         // What is shown there itself is as writable as was asked.
-        if !seen.contains(&entry.as_path()) {
+        if !shown.iter().any(|folder| folder.target == entry) {
             layout.seal(entry);
         }
     }

@@ -5,11 +5,15 @@
 
 mod birth;
 mod bubblewrap;
+mod comparison;
 mod config;
 mod feed;
+mod filter;
 mod layout;
 mod outcome;
 mod output;
+mod placeholder;
+mod refusal;
 mod running;
 mod script;
 mod state;
@@ -17,6 +21,7 @@ mod supervision;
 mod tree;
 mod unconfined;
 mod variables;
+mod view;
 
 pub use bubblewrap::Bubblewrap;
 pub use config::{GitIdentity, Mode, ProcessLimits, SandboxConfig};

@@ -20,17 +20,24 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Makes what is missing in `folder`.
+    /// Makes what is missing in `folder`, for a workspace at `root`.
     ///
     /// # Errors
-    /// When something cannot be written.
-    pub(crate) fn prepare(folder: &Path, identity: Option<&GitIdentity>) -> Result<Self, SandboxProblem> {
-        Self::make(folder, identity).map_err(|error| {
+    /// When something cannot be written, or commands could write it.
+    pub(crate) fn prepare(folder: &Path, root: &Path, identity: Option<&GitIdentity>) -> Result<Self, SandboxProblem> {
+        let state = Self::make(folder, identity).map_err(|error| {
             let folder = folder.display();
             SandboxProblem(format!(
                 "The session's folder {folder} cannot be written: {error}. Make room or name another."
             ))
-        })
+        })?;
+        if state.folder.starts_with(root) {
+            return Err(SandboxProblem(format!(
+                "The session's folder {} lies in the workspace, where commands could change it. Name a folder outside.",
+                state.folder.display()
+            )));
+        }
+        Ok(state)
     }
 
     fn make(folder: &Path, identity: Option<&GitIdentity>) -> io::Result<Self> {
@@ -43,6 +50,7 @@ impl State {
         // A command may have put anything at this name in an earlier run of the session.
         layout::real_folder(&state.tmp().join("outputs"))?;
         fs::write(state.hosts(), HOSTS)?;
+        fs::write(state.empty(), "")?;
         fs::write(state.bash_env(), script::BASH_ENV)?;
         fs::write(state.git_config(), identity.map(git_config).unwrap_or_default())?;
         Ok(state)
@@ -68,9 +76,19 @@ impl State {
         self.folder.join("scratch").join(name)
     }
 
+    /// Where placeholders in the workspace are noted.
+    pub(crate) fn journal(&self) -> PathBuf {
+        self.folder.join("placeholders")
+    }
+
     /// What is shown as /etc/hosts.
     pub(crate) fn hosts(&self) -> PathBuf {
         self.folder.join("hosts")
+    }
+
+    /// A file without content.
+    pub(crate) fn empty(&self) -> PathBuf {
+        self.folder.join("empty")
     }
 
     /// What bash reads before a command line.

@@ -11,6 +11,7 @@ use hames_protocol::BoxFuture;
 use hames_protocol::port::{CommandSpec, Finished, Sandbox, SandboxProblem, Tmp, View};
 
 use super::config::{ProcessLimits, SandboxConfig};
+use super::layout;
 use super::outcome::{broken, explain, finished, io_problem, real_root};
 use super::output::Keeper;
 use super::running::Running;
@@ -18,6 +19,7 @@ use super::script::{self, Epilogue};
 use super::state::State;
 use super::supervision::{self, Launch, Scope};
 use super::variables::{self, Places};
+use super::view::check;
 
 /// Runs commands with the rights of the user: nothing is hidden from them and nothing protected.
 ///
@@ -41,7 +43,7 @@ impl Unconfined {
     /// When the workspace or the folder cannot be used.
     pub fn new(config: SandboxConfig) -> Result<Self, SandboxProblem> {
         let root = real_root(&config.root)?;
-        let state = State::prepare(&config.state, config.identity.as_ref())?;
+        let state = State::prepare(&config.state, &root, config.identity.as_ref())?;
         let home = std::env::var_os("HOME").map_or_else(|| state.home(), PathBuf::from);
         let path = std::env::var_os("PATH").unwrap_or_else(|| variables::search_path(&[]));
         Ok(Self { root, state, limits: config.limits, home, path, views: AtomicU64::new(0) })
@@ -50,6 +52,7 @@ impl Unconfined {
     fn prepare(&self, command: &CommandSpec) -> Result<Prepared, SandboxProblem> {
         let number = self.views.fetch_add(1, Ordering::Relaxed);
         let scratch = Scratch(self.state.scratch(&format!("{}-{number}", std::process::id())));
+        check(&command.view)?;
         let folder = if command.view.originals.is_empty() && command.view.left_out.is_empty() {
             command.view.stand_in.clone().unwrap_or_else(|| self.root.clone())
         } else {
@@ -137,12 +140,18 @@ fn materialise(view: &View, root: &Path, target: &Path) -> io::Result<()> {
         relative.is_some_and(|relative| view.left_out.iter().any(|left_out| left_out == relative))
     })?;
     for (relative, bytes) in &view.originals {
-        let path = target.join(relative);
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder)?;
+        let mut path = target.to_owned();
+        for part in Path::new(relative).parent().into_iter().flat_map(Path::components) {
+            path.push(part);
+            layout::real_folder(&path)?;
         }
-        // Removed first: it may be a link by now.
-        let _ = fs::remove_file(&path);
+        let path = target.join(relative);
+        // It may be anything by now.
+        if path.symlink_metadata().is_ok_and(|found| found.is_dir()) {
+            fs::remove_dir_all(&path)?;
+        } else {
+            let _ = fs::remove_file(&path);
+        }
         fs::copy(bytes, &path)?;
     }
     Ok(())
