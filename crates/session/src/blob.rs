@@ -1,6 +1,6 @@
 //! Large bytes beside the log, by their digest.
 
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use uuid::Uuid;
 
 use crate::disk::{private_file, sync_folder};
 
-/// Blobs as files: `ab/abcd…` beneath a folder, each written beside its place, synced, and renamed into it.
+/// Blobs as files: `ab/abcd…` beneath a folder, each written beside its place and renamed into it.
 ///
 /// Bytes that are there already are not written again, so that disk use grows with what happened. May be used by
-/// several sessions and processes at once.
+/// several threads and processes at once.
 #[derive(Debug, Clone)]
 pub struct FolderBlobs {
     folder: PathBuf,
@@ -45,15 +45,19 @@ impl Blobs for FolderBlobs {
             return Ok(digest);
         }
         let folder = place.parent().unwrap_or(&self.folder);
-        make_durable_folder(folder)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         let beside = folder.join(format!("new-{}", Uuid::now_v7()));
-        let written = write_synced(&beside, bytes).and_then(|()| fs::rename(&beside, &place));
-        if let Err(cause) = written {
+        let written = write(&beside, bytes).and_then(|file| fs::rename(&beside, &place).map(|()| file));
+        let file = written.inspect_err(|_| {
             // Nothing names the file beside; one that cannot be removed only takes up room.
             let _ = fs::remove_file(&beside);
-            return Err(cause);
-        }
+        })?;
+        // Synced after the rename, so that the file system can put all of it into one transaction: the two folders then
+        // cost next to nothing. A power cut before that may leave the name without its bytes; `get` never gives those
+        // out, and the next `put` heals them.
+        file.sync_all()?;
         sync_folder(folder)?;
+        sync_folder(&self.folder)?;
         Ok(digest)
     }
 
@@ -79,16 +83,8 @@ impl Blobs for FolderBlobs {
     }
 }
 
-fn make_durable_folder(folder: &Path) -> io::Result<()> {
-    if folder.is_dir() {
-        return Ok(());
-    }
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    folder.parent().map_or(Ok(()), sync_folder)
-}
-
-fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file: File = private_file().write(true).create_new(true).open(path)?;
+fn write(path: &Path, bytes: &[u8]) -> io::Result<File> {
+    let mut file = private_file().write(true).create_new(true).open(path)?;
     file.write_all(bytes)?;
-    file.sync_all()
+    Ok(file)
 }
