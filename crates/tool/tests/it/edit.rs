@@ -157,6 +157,21 @@ async fn a_change_between_examination_and_run_is_not_overwritten() {
 }
 
 #[tokio::test]
+async fn a_change_in_the_middle_of_the_run_is_not_overwritten() {
+    let world = World::new();
+    world.put("f", "a\n");
+    world.read("f").await;
+    *world.workspace.intruder.lock().unwrap() = Some("user\n");
+    let result = world.run("edit_file", json!({"path": "f", "old_string": "a", "new_string": "b"})).await;
+    assert_eq!(result.status, Status::Failed);
+    assert!(result.text().contains("has changed since it was read"), "{}", result.text());
+    *world.workspace.intruder.lock().unwrap() = Some("user\n");
+    let result = world.run("write_file", json!({"path": "new", "content": "b\n"})).await;
+    assert_eq!(result.status, Status::Failed);
+    assert_eq!((world.bytes("f"), world.bytes("new")), (b"user\n".to_vec(), b"user\n".to_vec()));
+}
+
+#[tokio::test]
 async fn a_protected_file_is_left_to_the_policy_and_never_written() {
     let world = World::new();
     world.put(PROTECTED, "a\n");
