@@ -54,6 +54,7 @@ pub struct WorkspaceFiles {
     root: PathBuf,
     jail: Jail,
     tmp: Option<Jail>,
+    private_tmp: Option<PathBuf>,
     protection: Arc<Protection>,
     manifest: Mutex<Manifest>,
 }
@@ -79,9 +80,10 @@ impl WorkspaceFiles {
         }
         let given = std::path::absolute(root).map_err(|why| problem(root, why))?;
         let jail = Jail::open(&real, vec![real.clone(), given]).map_err(|why| problem(root, why))?;
+        let private_tmp = private_tmp.map(|folder| folder.canonicalize().unwrap_or(folder));
         let open_tmp = |folder: PathBuf| Jail::open(&folder, vec![TMP.into()]).map_err(|why| problem(&folder, why));
-        let tmp = private_tmp.map(open_tmp).transpose()?;
-        Ok(Self { root: real, jail, tmp, protection, manifest: Mutex::default() })
+        let tmp = private_tmp.clone().map(open_tmp).transpose()?;
+        Ok(Self { root: real, jail, tmp, private_tmp, protection, manifest: Mutex::default() })
     }
 
     /// The jail that a path as written belongs to, with where it leads there.
@@ -204,6 +206,10 @@ impl WorkspaceFiles {
 impl Workspace for WorkspaceFiles {
     fn root(&self) -> &Path {
         &self.root
+    }
+
+    fn private_tmp(&self) -> Option<&Path> {
+        self.private_tmp.as_deref()
     }
 
     fn locate(&self, path: &str) -> Result<Landing, PathProblem> {
