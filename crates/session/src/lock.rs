@@ -20,7 +20,7 @@ use crate::disk::{open_regular, private_file, refused};
 /// The process that has a session open.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
-    /// Its id; none in the moment in which it takes the lock, or when it runs in another namespace.
+    /// Its id; none when it has not signed the lock.
     pub pid: Option<u32>,
     /// Its command line, shortened.
     pub command: String,

@@ -149,7 +149,24 @@ fn a_log_that_is_deleted_in_use_fails_the_next_sync() {
     session.journal.append(9, ended(4, Value::Null)).unwrap();
     let problem = now(session.journal.sync()).unwrap_err().to_string();
     assert!(problem.contains("no longer saved") && problem.contains("deleted"), "{problem}");
-    assert!(now(session.journal.sync()).is_err(), "a failed sync is final");
+}
+
+#[test]
+fn a_failed_sync_is_final_until_the_session_is_opened_again() {
+    let place = Place::new();
+    let mut session = place.create();
+    let id = session.id.clone();
+    session.journal.append(1, opened(&id, &place.workspace())).unwrap();
+    // The first sync makes the new folders durable, and does not find them.
+    let away = place.folder.path().join("away");
+    std::fs::rename(place.root(), &away).unwrap();
+    let problem = now(session.journal.sync()).unwrap_err();
+    std::fs::rename(&away, place.root()).unwrap();
+    assert_eq!(now(session.journal.sync()).unwrap_err(), problem, "a later success would prove nothing");
+    drop(session);
+    let mut session = place.store().open(&id).unwrap();
+    assert_eq!(session.records.len(), 1);
+    now(session.journal.sync()).unwrap();
 }
 
 #[test]
