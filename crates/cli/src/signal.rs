@@ -6,6 +6,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::exit::Failure;
 
+/// "File size limit exceeded", signal(7); tokio has no name for it.
+const SIGXFSZ: i32 = 25;
+
 /// Starts to listen for SIGINT, SIGTERM and SIGHUP.
 pub(crate) fn commands() -> Result<impl Stream<Item = Command> + Send, Failure> {
     let listen = |kind| signal(kind).map_err(|error| Failure::internal(format!("Signals cannot be caught: {error}.")));
@@ -13,6 +16,8 @@ pub(crate) fn commands() -> Result<impl Stream<Item = Command> + Send, Failure> 
         interrupt: listen(SignalKind::interrupt())?,
         terminate: listen(SignalKind::terminate())?,
         hang_up: listen(SignalKind::hangup())?,
+        // A limit on file sizes must fail the write that meets it, not end the process in the middle of a log.
+        _file_size: listen(SignalKind::from_raw(SIGXFSZ))?,
     };
     Ok(stream::unfold(Some(signals), |signals| async {
         let mut signals = signals?;
@@ -30,6 +35,7 @@ struct Signals {
     interrupt: Signal,
     terminate: Signal,
     hang_up: Signal,
+    _file_size: Signal,
 }
 
 impl Signals {
