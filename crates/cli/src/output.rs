@@ -103,8 +103,9 @@ fn text_result(result: &RunResult) -> String {
     let cost = result.cost_usd.map(|usd| format!(", ${usd:.4}")).unwrap_or_default();
     let sandbox = if result.sandbox == "off" { ", WITHOUT a sandbox" } else { "" };
     lines.push(format!(
-        "  {} turns, {} tokens{cost}, {}{sandbox}, session {}",
+        "  {} turn{}, {} tokens{cost}, {}{sandbox}, session {}",
         result.turns,
+        if result.turns == 1 { "" } else { "s" },
         result.usage.total(),
         duration::human(result.duration_ms),
         result.session_id
