@@ -334,6 +334,11 @@ pub struct Attempt {
     pub action: String,
 }
 
+impl Attempt {
+    /// The action of a path that did change while the command ran, whoever changed it.
+    pub const CHANGED: &'static str = "changed";
+}
+
 /// How a sandboxed command went.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finished {

@@ -266,6 +266,18 @@ fn command(call: &Call, arguments: Arguments) -> CommandSpec {
     }
 }
 
+/// What a command tried to do to a protected path, in a sentence.
+fn protected(first: &Attempt, actions: &[&str]) -> String {
+    let Attempt { path, rule, .. } = first;
+    let (path, rule) = (shown(path), shown(rule));
+    if actions.contains(&Attempt::CHANGED) {
+        return format!(
+            "`{path}` is protected ({rule}) and changed while the command ran; the checks use the original."
+        );
+    }
+    format!("`{path}` is protected ({rule}) and was not changed (tried: {}).", shown(&actions.join(", ")))
+}
+
 /// Where a call's whole output is kept, inside the sandbox's /tmp.
 fn output_file(call: &CallId) -> String {
     format!("/tmp/outputs/{call}.txt")
@@ -340,21 +352,25 @@ impl Report {
         }
     }
 
-    /// Tells of protected paths that the command tried to change, a guard that fired for each.
+    /// Tells of protected paths that the command tried to change: a guard that fired for each path.
     fn note_attempts(&mut self, attempts: &[Attempt]) -> Vec<Problem> {
-        let sentence = |attempt: &Attempt| {
-            let Attempt { path, rule, action } = attempt;
-            format!("`{}` is protected ({}) and was not changed ({}).", shown(path), shown(rule), shown(action))
-        };
-        self.notes.extend(attempts.iter().take(NAMED_PATHS).map(sentence));
-        if attempts.len() > NAMED_PATHS {
-            let more = counted(attempts.len() - NAMED_PATHS, "more attempt");
-            self.notes.push(format!("{more} to change protected paths came to nothing."));
+        let mut of_path: Vec<(&Attempt, Vec<&str>)> = Vec::new();
+        for attempt in attempts {
+            match of_path.iter_mut().find(|(first, _)| first.path == attempt.path) {
+                Some((_, actions)) => actions.push(&attempt.action),
+                None => of_path.push((attempt, vec![&attempt.action])),
+            }
         }
-        if !attempts.is_empty() {
+        let sentences: Vec<String> = of_path.iter().map(|(first, actions)| protected(first, actions)).collect();
+        self.notes.extend(sentences.iter().take(NAMED_PATHS).cloned());
+        if sentences.len() > NAMED_PATHS {
+            let more = counted(sentences.len() - NAMED_PATHS, "more protected path");
+            self.notes.push(format!("{more} would have been changed as well."));
+        }
+        if !sentences.is_empty() {
             self.notes.push("Reach the goal without changing protected paths.".to_owned());
         }
-        attempts.iter().map(|attempt| Problem { guard: Guard::Protected, text: sentence(attempt) }).collect()
+        sentences.into_iter().map(|text| Problem { guard: Guard::Protected, text }).collect()
     }
 
     /// The output and the notes, together within the limit.

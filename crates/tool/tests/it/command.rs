@@ -63,7 +63,10 @@ async fn an_attempt_on_a_protected_path_is_a_guard_that_fired() {
     assert_eq!(result.fired.len(), 1);
     assert_eq!(result.fired[0].guard, Guard::Protected);
     let text = result.text();
-    assert!(text.contains("`tests/test_sum.py` is protected (a test file) and was not changed (rename)."), "{text}");
+    assert!(
+        text.contains("`tests/test_sum.py` is protected (a test file) and was not changed (tried: rename)."),
+        "{text}"
+    );
     assert!(text.contains("Reach the goal without changing protected paths."), "{text}");
 }
 
