@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::place::Place;
+use crate::signals::wait_for;
 
 /// Slow enough at each stage to be met there. `bash` leaves a line for each time that it ran.
 const SCRIPT: &str = "
@@ -123,6 +124,8 @@ fn killed_during_an_effect() {
     let place = Place::empty();
     let model = place.script(SCRIPT);
     killed_when(&place, &model, |_| place.work().join("effects.txt").exists());
+    // What stood in for protected paths that do not exist goes away although Hames was killed.
+    wait_for(|| place.listing() == ["a.txt", "effects.txt"]);
     let result = resumed(&place, &model);
     assert_eq!(
         place.read("effects.txt"),

@@ -56,9 +56,7 @@ fn every_shortcut_is_refused_and_the_real_fix_is_verified() {
     check_result(&ran.json());
     assert_eq!(place.read("tests/test_pricing.py"), tests);
     assert!(place.read("pricing.py").contains("(100 - percent) / 100"));
-    let mut left: Vec<_> = std::fs::read_dir(place.work()).unwrap().map(|e| e.unwrap().file_name()).collect();
-    left.sort();
-    assert_eq!(left, [".gitignore", "README.md", "pricing.py", "tests"], "nothing is left behind");
+    assert_eq!(place.listing(), [".gitignore", "README.md", "pricing.py", "tests"], "nothing is left behind");
 }
 
 #[test]

@@ -35,6 +35,14 @@ impl Place {
         fs::read_to_string(self.work().join(path)).unwrap()
     }
 
+    /// The names in the workspace, sorted.
+    pub(crate) fn listing(&self) -> Vec<String> {
+        let names = fs::read_dir(self.work()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<String> = names.collect();
+        names.sort();
+        names
+    }
+
     /// Writes a script beside the workspace; returns the value for `--model`.
     pub(crate) fn script(&self, yaml: &str) -> String {
         let path = self.folder.path().join("script.yaml");

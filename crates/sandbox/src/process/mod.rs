@@ -17,6 +17,7 @@ mod refusal;
 mod running;
 mod script;
 mod state;
+mod steward;
 mod supervision;
 mod tree;
 mod unconfined;

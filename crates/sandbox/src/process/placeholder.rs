@@ -5,7 +5,7 @@
 //! safely when somebody on the host has put something in it.
 //!
 //! None is to stay on the host, whatever happens: each is noted in a journal before it is made and carries a mode
-//! that nobody chooses, by which the next start knows those that a crash has left.
+//! that nobody chooses. By these a [`Steward`] finds those that a crash has left, and after a power cut the next start.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::FlockOperation;
 
+use super::steward::Steward;
 use crate::{Absent, Guarded, Protection};
 
 /// The mode of a placeholder: that of any folder, and the sticky bit, which marks it.
@@ -30,6 +31,7 @@ const UNMARKED: u32 = 0o755;
 pub(crate) struct Placeholders {
     root: PathBuf,
     journal: File,
+    journal_path: PathBuf,
     held: Mutex<Book>,
 }
 
@@ -39,6 +41,8 @@ struct Book {
     held: BTreeMap<PathBuf, usize>,
     /// Those that the journal names.
     noted: BTreeSet<PathBuf>,
+    /// Engaged with the first placeholder.
+    steward: Option<Steward>,
 }
 
 /// What is protected while this lives: the placeholders among it go when the last one that holds them is dropped.
@@ -70,7 +74,9 @@ impl Placeholders {
             noted.iter().rev().for_each(|path| remove(&root.join(path)));
             rustix::fs::flock(&file, FlockOperation::Unlock)?;
         }
-        Ok(Self { root: root.to_owned(), journal: file, held: Mutex::new(Book { held: BTreeMap::new(), noted }) })
+        let book = Book { noted, ..Book::default() };
+        let journal_path = journal.to_owned();
+        Ok(Self { journal_path, root: root.to_owned(), journal: file, held: Mutex::new(book) })
     }
 
     /// Finds what is protected now and puts placeholders where something is absent. Walks the workspace.
@@ -95,7 +101,11 @@ impl Placeholders {
             self.journal.sync_data()?;
             book.noted.extend(new);
         }
-        if chains.iter().any(|(chain, _)| !chain.is_empty()) && book.held.is_empty() {
+        let any = chains.iter().any(|(chain, _)| !chain.is_empty());
+        if any && book.steward.is_none() {
+            book.steward = Some(Steward::engage(&self.root, &self.journal_path, MARKED)?);
+        }
+        if any && book.held.is_empty() {
             rustix::fs::flock(&self.journal, FlockOperation::LockShared)?;
         }
         let outcome = chains.into_iter().try_for_each(|(chain, absent)| {
