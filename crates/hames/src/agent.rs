@@ -62,7 +62,7 @@ impl Agent {
     ) -> Result<RunResult, AgentProblem> {
         let workspace = self.root.to_string_lossy();
         let platform = format!("{} {}", std::env::consts::OS, std::env::consts::ARCH);
-        let date = jiff::ZonedDateTime::now().date().to_string();
+        let date = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
         let surroundings =
             Surroundings { workspace: &workspace, platform: &platform, date: &date, checks: &self.checks };
         let blocks = if prompt.is_empty() { Vec::new() } else { vec![Block::text(prompt)] };
