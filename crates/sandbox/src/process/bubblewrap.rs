@@ -1,9 +1,10 @@
 //! The sandbox: each command in namespaces of its own, built by bubblewrap.
 
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,12 +13,15 @@ use hames_protocol::BoxFuture;
 use hames_protocol::port::{CommandSpec, Finished, Program, Sandbox, SandboxProblem, Tmp, View};
 use rustix::fs::MemfdFlags;
 use rustix::pipe::PipeFlags;
+use seccompiler::BpfProgram;
 
 use super::comparison::{Digests, Snapshot};
 use super::config::{Mode, ProcessLimits, SandboxConfig};
 use super::feed::Feed;
 use super::filter;
 use super::layout::{self, Layout, Shown};
+use super::leftover;
+use super::observation::Subject;
 use super::outcome::{broken, explain, finished, io_problem, real_root};
 use super::output::Keeper;
 use super::placeholder::{Held, Placeholders};
@@ -25,9 +29,10 @@ use super::refusal;
 use super::running::Running;
 use super::script::{self, Epilogue};
 use super::state::State;
-use super::supervision::{self, Launch, Scope};
+use super::supervision::{self, Launch, Scope, Watch};
 use super::variables::{self, Places};
 use super::view::Arrangement;
+use super::watched;
 use crate::Protection;
 
 /// How long the trial at the start may take.
@@ -62,15 +67,20 @@ impl Bubblewrap {
                     .to_owned(),
             )
         })?;
+        leftover::end_leftovers();
         let root = real_root(&config.root)?;
         let state = State::prepare(&config.state, &root, config.identity.as_ref())?;
         let read_only: Vec<PathBuf> = config.read_only.iter().filter_map(|path| path.canonicalize().ok()).collect();
+        // A bubblewrap with rights of its own would lose them: being watched rules out gaining any.
+        let set_uid = fs::metadata(&program).is_ok_and(|found| found.mode() & 0o4000 != 0);
+        let watch = if set_uid { None } else { Some(Arc::new(watched::filter().map_err(io_problem)?)) };
         let placeholders = Placeholders::open(&root, &state.journal()).map_err(io_problem)?;
         let session = Session {
             program,
             root,
             mode: config.mode,
             state,
+            watch,
             path: variables::search_path(&read_only),
             read_only,
             limits: config.limits,
@@ -116,6 +126,8 @@ struct Session {
     system: Layout,
     /// Filters of system calls, in the kernel's form.
     filters: Vec<Vec<u8>>,
+    /// The filter by which commands are watched.
+    watch: Option<Arc<BpfProgram>>,
     path: OsString,
     protection: Arc<Protection>,
     placeholders: Arc<Placeholders>,
@@ -197,7 +209,14 @@ impl Session {
             timeout: Duration::from_millis(command.timeout_ms),
             capture_bytes: command.capture_bytes,
             keeper,
+            watch: self.watch.clone().map(|filter| Watch { filter, subject: self.subject(command, held) }),
         })
+    }
+
+    /// What the command is watched for.
+    fn subject(&self, command: &CommandSpec, held: Option<&Held>) -> Subject {
+        let protection = command.view.stand_in.is_none().then(|| Arc::clone(&self.protection));
+        Subject::new(&self.root, protection, held.map_or(&[], |held| &held.existing))
     }
 
     /// What the command sees.

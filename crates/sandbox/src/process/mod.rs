@@ -10,6 +10,9 @@ mod config;
 mod feed;
 mod filter;
 mod layout;
+mod leftover;
+mod listener;
+mod observation;
 mod outcome;
 mod output;
 mod placeholder;
@@ -23,6 +26,7 @@ mod tree;
 mod unconfined;
 mod variables;
 mod view;
+mod watched;
 
 pub use bubblewrap::Bubblewrap;
 pub use config::{GitIdentity, Mode, ProcessLimits, SandboxConfig};

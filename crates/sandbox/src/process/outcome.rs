@@ -14,7 +14,7 @@ pub(crate) fn finished(ended: Ended) -> Finished {
         capture: ended.capture,
         strays: ended.strays,
         cwd: ended.cwd,
-        attempts: Vec::new(),
+        attempts: ended.attempts,
         ms: u64::try_from(ended.duration.as_millis()).unwrap_or(u64::MAX),
     }
 }

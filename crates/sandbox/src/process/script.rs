@@ -15,12 +15,13 @@ use super::layout;
 pub(crate) const SHELL: &str = "/bin/sh";
 
 /// Enters the folder `$1` and runs the rest of the arguments; `exec` in a subshell keeps words such as `cd` from
-/// being taken for the shell's own. Signals that the command sends to its whole group must not end this shell.
+/// being taken for the shell's own. Signals that the command sends to its whole group must not end this shell. When
+/// nobody is there to read the first report any more, nothing is run.
 const RUN: &str = r#"
 cd -P -- "$1" 2>/dev/null || { printf 'nowhere\0'; exit 1; }
 shift
 trap : HUP INT QUIT PIPE ALRM TERM USR1 USR2
-printf 'ready\0'
+printf 'ready\0' || exit 1
 exec 3>&2 2>/dev/null
 ( exec "$@" ) >&3 2>&3 3>&-
 code=$?

@@ -14,17 +14,21 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hames_protocol::port::{Capture, Exit};
+use hames_protocol::port::{Attempt, Capture, Exit};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::OFlags;
 use rustix::pipe::PipeFlags;
-use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
+use seccompiler::BpfProgram;
 
 use super::birth;
 use super::config::ProcessLimits;
 use super::feed::Feed;
+use super::listener;
+use super::observation::{Observer, Subject};
 use super::output::{Collector, Keeper};
 use super::tree;
 
@@ -60,6 +64,16 @@ pub(crate) struct Launch {
     pub(crate) capture_bytes: usize,
     /// Where its whole output goes.
     pub(crate) keeper: Option<Keeper>,
+    /// How it is watched.
+    pub(crate) watch: Option<Watch>,
+}
+
+/// The filter of system calls to be told of, and what is looked for in them.
+pub(crate) struct Watch {
+    /// Which calls are told of.
+    pub(crate) filter: Arc<BpfProgram>,
+    /// What they may be about.
+    pub(crate) subject: Subject,
 }
 
 /// What holds the processes of a command together, so that all of them can be ended.
@@ -80,6 +94,8 @@ pub(crate) struct Ended {
     pub(crate) strays: u32,
     /// The last working directory.
     pub(crate) cwd: Option<PathBuf>,
+    /// What it tried on protected paths.
+    pub(crate) attempts: Vec<Attempt>,
     /// How long it ran.
     pub(crate) duration: Duration,
 }
@@ -135,6 +151,7 @@ enum Source {
     Report,
     Output,
     Info,
+    Call,
 }
 
 struct Supervision<'a> {
@@ -146,6 +163,7 @@ struct Supervision<'a> {
     output: Option<File>,
     report: Option<File>,
     reports: Reports,
+    observer: Option<Observer>,
     collector: Collector,
     keeper: Option<Keeper>,
     feed: &'a Feed,
@@ -167,12 +185,20 @@ impl<'a> Supervision<'a> {
         command.stdin(Stdio::null()).stdout(report_end).stderr(output_end).current_dir("/");
         let inherited = launch.inherited.iter().map(|fd| fd.as_raw_fd()).collect();
         let adopts = matches!(launch.scope, Scope::Descendants);
-        let birth = birth::Birth { inherited, limits: launch.limits, adopts };
+        let (installation, watch) = match launch.watch {
+            Some(watch) => {
+                let (installation, arrival) = listener::prepare(&watch.filter)?;
+                (Some(installation), Some((arrival, watch.subject)))
+            }
+            None => (None, None),
+        };
+        let birth = birth::Birth { inherited, limits: launch.limits, adopts, installation };
         // SAFETY: `settle` makes system calls only; it neither allocates nor takes a lock.
         unsafe { command.pre_exec(move || birth.settle()) };
         let child = command.spawn()?;
         // Ends of pipes that are now the child's alone.
         drop((command, launch.inherited));
+        let observer = watch.and_then(|(arrival, subject)| Some(Observer::new(arrival.listener()?, subject)));
         let pid = Pid::from_child(&child);
         let child_fd = match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
             Ok(fd) => fd,
@@ -191,6 +217,7 @@ impl<'a> Supervision<'a> {
             output: Some(output.into()),
             report: Some(report.into()),
             reports: Reports::default(),
+            observer,
             collector: Collector::new(launch.capture_bytes),
             keeper: launch.keeper,
             feed,
@@ -209,6 +236,9 @@ impl<'a> Supervision<'a> {
             let has = |source| readable.contains(&source);
             if has(Source::Report) {
                 self.read_reports();
+            }
+            if has(Source::Call) {
+                self.serve_calls();
             }
             if has(Source::Info) {
                 self.read_info();
@@ -251,6 +281,7 @@ impl<'a> Supervision<'a> {
             (Source::Report, self.report.as_ref().map(|file| file.as_fd())),
             (Source::Output, self.output.as_ref().filter(|_| !full).map(|file| file.as_fd())),
             (Source::Info, info),
+            (Source::Call, self.observer.as_ref().map(Observer::descriptor)),
         ];
         let sources: Vec<_> = sources.into_iter().filter_map(|(source, fd)| Some((source, fd?))).collect();
         let mut fds: Vec<_> = sources.iter().map(|(_, fd)| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
@@ -260,7 +291,12 @@ impl<'a> Supervision<'a> {
         if rustix::event::poll(&mut fds, timeout.as_ref()).is_err() {
             return Vec::new();
         }
-        let readable = sources.iter().zip(&fds).filter(|(_, fd)| !fd.revents().is_empty());
+        // A listener that only hangs up has no call to take, and taking one would wait for it.
+        let is_news = |source: Source, fd: &PollFd<'_>| match source {
+            Source::Call => fd.revents().contains(PollFlags::IN),
+            _ => !fd.revents().is_empty(),
+        };
+        let readable = sources.iter().zip(&fds).filter(|((source, _), fd)| is_news(*source, fd));
         readable.map(|((source, _), _)| *source).collect()
     }
 
@@ -289,6 +325,18 @@ impl<'a> Supervision<'a> {
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
             Err(_) => self.report = None,
         }
+    }
+
+    /// Answers the calls that wait.
+    fn serve_calls(&mut self) {
+        let Some(observer) = &mut self.observer else { return };
+        let Some(notification) = observer.next() else { return };
+        if !self.reports.ready {
+            // The command's own calls come after this report, bubblewrap's before.
+            self.read_reports();
+        }
+        let Some(observer) = &mut self.observer else { return };
+        if self.reports.ready { observer.look(&notification) } else { observer.pass(&notification) }
     }
 
     /// Learns the first process of the namespace, once bubblewrap names it.
@@ -324,6 +372,7 @@ impl<'a> Supervision<'a> {
         }
         let strays = self.count_strays();
         let duration = began.elapsed();
+        let observed = self.observer.take().map(Observer::finish).unwrap_or_default();
         let status = self.end_all()?;
         while self.report.is_some() && self.reads(Source::Report) {
             self.read_reports();
@@ -345,9 +394,19 @@ impl<'a> Supervision<'a> {
         let exit = match last {
             Last::TimedOut => Exit::TimedOut,
             Last::Cancelled | Last::Crowded => Exit::Signal(Signal::KILL.as_raw()),
-            Last::Ended => self.reports.ended.map_or_else(|| exit_of(status), shell_exit),
+            Last::Ended => match self.reports.ended.map_or_else(|| exit_of(status), shell_exit) {
+                Exit::Signal(signal) if observed.exits.contains(&(128 + signal)) => Exit::Code(128 + signal),
+                exit => exit,
+            },
         };
-        Ok(Ended { exit, capture, strays: self.reports.strays.unwrap_or(strays), cwd: self.reports.cwd, duration })
+        Ok(Ended {
+            attempts: observed.attempts,
+            exit,
+            capture,
+            strays: self.reports.strays.unwrap_or(strays),
+            cwd: self.reports.cwd,
+            duration,
+        })
     }
 
     /// Counts what is left behind when nothing inside can: after a little while in which it may end by itself.
@@ -377,16 +436,17 @@ impl<'a> Supervision<'a> {
                     let mut fds = [PollFd::new(init, PollFlags::IN)];
                     let timeout = Timespec::try_from(LAST_WAIT).ok();
                     while rustix::event::poll(&mut fds, timeout.as_ref()) == Err(rustix::io::Errno::INTR) {}
-                } else {
-                    self.child.kill()?;
                 }
             }
-            Scope::Descendants => {
-                tree::end_descendants(Pid::from_child(&self.child));
-                self.child.kill()?;
-            }
+            Scope::Descendants => tree::end_descendants(Pid::from_child(&self.child)),
         }
-        self.child.wait()
+        self.child.kill()?;
+        let status = self.child.wait();
+        if let Some((_, init)) = &self.init {
+            // It is ours to reap where no other process adopts orphans, in a container say.
+            let _ = rustix::process::waitid(WaitId::PidFd(init.as_fd()), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
+        }
+        status
     }
 
     fn reads(&self, source: Source) -> bool {
