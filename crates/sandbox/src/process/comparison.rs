@@ -71,7 +71,7 @@ impl Snapshot {
                 .iter()
                 .find(|guarded| path.starts_with(&guarded.path))
                 .map_or_else(String::new, |guarded| guarded.rule.clone()),
-            action: "changed".to_owned(),
+            action: Attempt::CHANGED.to_owned(),
         };
         changed.map(attempt).collect()
     }
