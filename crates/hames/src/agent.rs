@@ -15,6 +15,8 @@ pub struct Agent {
     pub(crate) driver: Driver,
     pub(crate) session: SessionId,
     pub(crate) root: PathBuf,
+    /// Where the verifier keeps the untouched copy of the workspace during a run.
+    pub(crate) untouched: PathBuf,
     pub(crate) checks: Vec<String>,
     pub(crate) protect: Vec<String>,
     pub(crate) unprotect: Vec<String>,
@@ -74,6 +76,12 @@ impl Agent {
             unprotect: self.unprotect.clone(),
             sandbox: self.sandbox.clone(),
         };
-        self.driver.run(prompt, commands).await
+        let result = self.driver.run(prompt, commands).await;
+        if result.is_ok() {
+            // As large as the workspace, and of no use once the run has ended. What cannot be removed only takes up room.
+            let untouched = self.untouched.clone();
+            let _ = tokio::task::spawn_blocking(move || std::fs::remove_dir_all(untouched)).await;
+        }
+        result
     }
 }

@@ -175,16 +175,12 @@ impl Builder {
         let config = ProtectionConfig { tests, protect: self.protect.clone(), unprotect: self.unprotect.clone() };
         let protection = Arc::new(Protection::new(&root, config).map_err(BuildProblem::new)?);
         let sandbox = self.sandbox(&root, &session.private, &protection)?;
-        let tmp = session.private.join("tmp");
+        let (tmp, untouched) = (session.private.join("tmp"), session.private.join("untouched"));
         let workspace: Arc<dyn Workspace> =
             Arc::new(WorkspaceFiles::open(&root, Some(tmp), protection).map_err(BuildProblem::new)?);
         let blobs: Arc<dyn Blobs> = Arc::new(session.blobs);
         let verifier: Arc<dyn Verifier> = Arc::new(Checks::new(
-            ChecksConfig {
-                commands: self.checks.clone(),
-                copy: session.private.join("untouched"),
-                timeout_ms: CHECK_TIMEOUT_MS,
-            },
+            ChecksConfig { commands: self.checks.clone(), copy: untouched.clone(), timeout_ms: CHECK_TIMEOUT_MS },
             Arc::clone(&workspace),
             Arc::clone(&sandbox),
             Arc::clone(&blobs),
@@ -210,6 +206,7 @@ impl Builder {
             driver,
             session: session.id,
             root,
+            untouched,
             checks: self.checks,
             protect: self.protect,
             unprotect: self.unprotect,

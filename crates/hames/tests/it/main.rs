@@ -121,6 +121,17 @@ async fn a_resumed_session_sends_the_same_bytes_again() {
 }
 
 #[tokio::test]
+async fn the_untouched_copy_goes_away_with_the_run() {
+    let place = Place::new();
+    std::fs::write(place.work.path().join("large.bin"), vec![7; 100_000]).unwrap();
+    let model = Watched::new(SCRIPT);
+    assert_eq!(place.run(&model).await.outcome, Outcome::Done);
+    let kept =
+        std::process::Command::new("find").arg(place.state.path()).args(["-name", "large.bin"]).output().unwrap();
+    assert_eq!(String::from_utf8(kept.stdout).unwrap(), "");
+}
+
+#[tokio::test]
 async fn without_a_sandbox_the_result_says_so() {
     let place = Place::new();
     let model = Watched::new("- text: hello\n");
