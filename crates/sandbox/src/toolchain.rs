@@ -1,0 +1,114 @@
+//! The tool chains that a user has in the home folder: which folders commands must see for them, and no others.
+//!
+//! What a manager keeps beside its tools may hold credentials (`~/.cargo/credentials.toml`), so folders are named one
+//! by one. A chain is shown when its programs are on the search path, that is when they would run outside as well.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+/// The folders and variables of the tool chains found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Toolchains {
+    /// Folders to show read-only at their own paths.
+    pub folders: Vec<PathBuf>,
+    /// Variables by which the tools find their own folders.
+    pub variables: Vec<(String, OsString)>,
+}
+
+/// A manager of tool chains. Paths are relative to its own folder.
+struct Manager {
+    /// Its folder, relative to the home folder.
+    folder: &'static str,
+    /// The variable that names its folder; set to it inside, and followed where the user has set it.
+    variable: Option<&'static str>,
+    /// The folders to show.
+    shown: &'static [&'static str],
+}
+
+/// Where managers keep their tools, by their own documentation.
+const MANAGERS: [Manager; 15] = [
+    Manager { folder: ".cargo", variable: Some("CARGO_HOME"), shown: &["bin", "registry", "git"] },
+    Manager { folder: ".rustup", variable: Some("RUSTUP_HOME"), shown: &["toolchains", "settings.toml"] },
+    Manager { folder: ".pyenv", variable: Some("PYENV_ROOT"), shown: &["."] },
+    Manager { folder: ".local/share/uv", variable: None, shown: &["python", "tools"] },
+    Manager { folder: ".local/share/pipx", variable: None, shown: &["venvs"] },
+    Manager { folder: ".local", variable: None, shown: &["bin"] },
+    Manager { folder: ".nvm", variable: None, shown: &["versions"] },
+    Manager { folder: ".volta", variable: Some("VOLTA_HOME"), shown: &["bin", "tools"] },
+    Manager { folder: ".local/share/fnm", variable: None, shown: &["."] },
+    Manager { folder: ".bun", variable: None, shown: &["bin"] },
+    Manager { folder: ".deno", variable: None, shown: &["bin"] },
+    Manager { folder: ".rbenv", variable: Some("RBENV_ROOT"), shown: &["."] },
+    Manager { folder: ".local/share/mise", variable: None, shown: &["installs", "shims"] },
+    Manager { folder: ".sdkman", variable: Some("SDKMAN_DIR"), shown: &["candidates"] },
+    Manager { folder: "go", variable: None, shown: &["bin", "pkg/mod"] },
+];
+
+/// The manager that cargo's proxies need as well.
+const RUSTUP: &str = ".rustup";
+
+impl Toolchains {
+    /// Finds the tool chains whose programs are on the search path `path`, for the home folder `home`. `variable`
+    /// looks up the user's own variables.
+    pub fn find(path: &OsStr, home: &Path, variable: impl Fn(&str) -> Option<OsString>) -> Self {
+        let searched: Vec<PathBuf> = std::env::split_paths(path).filter(|folder| folder.is_absolute()).collect();
+        let mut folders = BTreeSet::new();
+        let mut variables = Vec::new();
+        let mut with_cargo = false;
+        for manager in &MANAGERS {
+            let own = manager.variable.and_then(&variable).map(PathBuf::from).filter(|path| path.is_absolute());
+            let base = own.unwrap_or_else(|| home.join(manager.folder));
+            let used = searched.iter().any(|folder| folder.starts_with(&base));
+            if !used && !(manager.folder == RUSTUP && with_cargo) {
+                continue;
+            }
+            with_cargo |= manager.folder == ".cargo";
+            folders.extend(manager.shown.iter().map(|shown| base.join(shown)).filter(|shown| shown.exists()));
+            variables.extend(manager.variable.map(|name| (name.to_owned(), base.into_os_string())));
+        }
+        // A virtual environment of Python is wherever its user made it.
+        let environments = searched.iter().filter_map(|folder| folder.parent());
+        folders.extend(environments.filter(|folder| folder.join("pyvenv.cfg").is_file()).map(Path::to_owned));
+        Self { folders: folders.into_iter().collect(), variables }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(make: &[&str], path: &[&str]) -> (tempfile::TempDir, Toolchains) {
+        let home = tempfile::tempdir().unwrap();
+        for folder in make {
+            std::fs::create_dir_all(home.path().join(folder)).unwrap();
+        }
+        let path = std::env::join_paths(path.iter().map(|folder| home.path().join(folder))).unwrap();
+        let toolchains = Toolchains::find(&path, home.path(), |_| None);
+        (home, toolchains)
+    }
+
+    #[test]
+    fn cargo_is_shown_with_its_tool_chains_and_without_its_credentials() {
+        let (home, found) =
+            found(&[".cargo/bin", ".cargo/registry", ".rustup/toolchains", ".ssh"], &[".cargo/bin", "elsewhere"]);
+        let at = |path: &str| home.path().join(path);
+        assert_eq!(found.folders, [at(".cargo/bin"), at(".cargo/registry"), at(".rustup/toolchains")]);
+        assert!(found.variables.contains(&("RUSTUP_HOME".to_owned(), at(".rustup").into())));
+    }
+
+    #[test]
+    fn what_is_not_on_the_search_path_is_not_shown() {
+        let (_home, found) = found(&[".cargo/bin", ".pyenv/shims", "bin"], &["bin"]);
+        assert_eq!(found, Toolchains::default());
+    }
+
+    #[test]
+    fn a_virtual_environment_on_the_search_path_is_shown() {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(home.path().join("env/bin")).unwrap();
+        std::fs::write(home.path().join("env/pyvenv.cfg"), "").unwrap();
+        let found = Toolchains::find(home.path().join("env/bin").as_os_str(), home.path(), |_| None);
+        assert_eq!(found.folders, [home.path().join("env")]);
+    }
+}
