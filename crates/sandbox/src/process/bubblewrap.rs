@@ -17,6 +17,7 @@ use seccompiler::BpfProgram;
 
 use super::comparison::{Digests, Snapshot};
 use super::config::{Mode, ProcessLimits, SandboxConfig};
+use super::etc::{self, Etc};
 use super::feed::Feed;
 use super::filter;
 use super::layout::{self, Layout, Shown};
@@ -75,6 +76,8 @@ impl Bubblewrap {
         let set_uid = fs::metadata(&program).is_ok_and(|found| found.mode() & 0o4000 != 0);
         let watch = if set_uid { None } else { Some(Arc::new(watched::filter().map_err(io_problem)?)) };
         let placeholders = Placeholders::open(&root, &state.journal()).map_err(io_problem)?;
+        let mut system = layout::system();
+        Etc::prepare(state.etc()).map_err(io_problem)?.mount(&mut system);
         let session = Session {
             program,
             root,
@@ -84,7 +87,7 @@ impl Bubblewrap {
             path: variables::search_path(&read_only),
             read_only,
             limits: config.limits,
-            system: layout::system(),
+            system,
             filters: refusal::filters().map_err(io_problem)?.iter().map(filter::to_bytes).collect(),
             protection: config.protection,
             placeholders: Arc::new(placeholders),
@@ -180,12 +183,13 @@ impl Session {
         // Absolute when the command's is.
         let cwd = self.root.join(&command.cwd);
         let program = script::arguments(Epilogue::Count, &cwd, &command.program)?;
-        let layout = self.layout(command, held)?;
+        let git_config = File::open(self.state.git_config()).map_err(io_problem)?.into();
+        let layout = self.layout(command, held, &git_config)?;
         let places = Places { home: Path::new(layout::HOME), tmp: Path::new("/tmp"), path: self.path.clone() };
         let mut variables = variables::variables(command, &places);
-        variables.extend(script::variable(&command.program, script::path_inside()));
+        variables.extend(script::variable(&command.program, Path::new(etc::BASH_ENV)));
 
-        let mut inherited = Vec::new();
+        let mut inherited = vec![git_config];
         let options = memory_file("options", &layout.to_bytes()).map_err(io_problem)?;
         let (info, info_end) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(io_problem)?;
         let mut arguments: Vec<OsString> = Vec::new();
@@ -219,13 +223,16 @@ impl Session {
         Subject::new(&self.root, protection, held.map_or(&[], |held| &held.existing))
     }
 
-    /// What the command sees.
-    fn layout(&self, command: &CommandSpec, held: Option<&Held>) -> Result<Layout, SandboxProblem> {
+    /// What the command sees; `git_config` is a descriptor of the text that its home holds.
+    fn layout(
+        &self,
+        command: &CommandSpec,
+        held: Option<&Held>,
+        git_config: &OwnedFd,
+    ) -> Result<Layout, SandboxProblem> {
         let mut layout = self.system.clone();
-        layout.show(self.state.hosts(), "/etc/hosts");
-        layout.show(self.state.bash_env(), layout::BASH_ENV);
         layout.empty(layout::HOME);
-        layout.show(self.state.git_config(), Path::new(layout::HOME).join(".gitconfig"));
+        layout.copy(git_config, Path::new(layout::HOME).join(".gitconfig"));
         let tmp = matches!(command.tmp, Tmp::Session).then(|| self.state.tmp());
         let base = command.view.stand_in.as_deref().unwrap_or(&self.root);
         let shown = |path| Shown { source: path, target: path, mode: Mode::ReadOnly };

@@ -7,6 +7,7 @@ mod birth;
 mod bubblewrap;
 mod comparison;
 mod config;
+mod etc;
 mod feed;
 mod filter;
 mod layout;

@@ -9,8 +9,6 @@ use std::path::Path;
 
 use hames_protocol::port::{Program, SandboxProblem};
 
-use super::layout;
-
 /// The shell that runs the scripts.
 pub(crate) const SHELL: &str = "/bin/sh";
 
@@ -49,7 +47,7 @@ kill -STOP $$
 
 /// What bash reads before a command line: at its end it tells where it is.
 pub(crate) const BASH_ENV: &str = r#"unset BASH_ENV
-trap 'printf "cwd:%s\0" "$(pwd -P)" 2>/dev/null >/proc/$PPID/fd/1' EXIT
+trap 'builtin cd -P . 2>/dev/null && printf "cwd:%s\0" "$PWD" 2>/dev/null >/proc/$PPID/fd/1' EXIT
 "#;
 
 /// What follows the command.
@@ -100,9 +98,4 @@ pub(crate) fn arguments(epilogue: Epilogue, cwd: &Path, program: &Program) -> Re
 /// The variable that makes bash read [`BASH_ENV`] at `path`, for a command line.
 pub(crate) fn variable(program: &Program, path: &Path) -> Option<(OsString, OsString)> {
     matches!(program, Program::Shell(_)).then(|| ("BASH_ENV".into(), path.into()))
-}
-
-/// Where [`BASH_ENV`] lies inside the sandbox.
-pub(crate) fn path_inside() -> &'static Path {
-    Path::new(layout::BASH_ENV)
 }

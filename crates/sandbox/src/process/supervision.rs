@@ -372,8 +372,9 @@ impl<'a> Supervision<'a> {
         }
         let strays = self.count_strays();
         let duration = began.elapsed();
-        let observed = self.observer.take().map(Observer::finish).unwrap_or_default();
         let status = self.end_all()?;
+        // Not before: a call that nobody answers any more fails, and the command would go on with that.
+        let observed = self.observer.take().map(Observer::finish).unwrap_or_default();
         while self.report.is_some() && self.reads(Source::Report) {
             self.read_reports();
         }
@@ -385,7 +386,7 @@ impl<'a> Supervision<'a> {
             self.read_output();
         }
         let capture = self.collector.finish();
-        if self.reports.nowhere {
+        if self.reports.nowhere && matches!(last, Last::Ended) {
             return Err(StartFailure::Nowhere);
         }
         if !self.reports.ready && matches!(last, Last::Ended) {

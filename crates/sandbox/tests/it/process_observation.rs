@@ -154,6 +154,7 @@ fn a_program_of_many_threads_and_signals_is_not_held_up() {
     let line = "python3 - <<'EOF'
 import signal, threading, os
 signal.signal(signal.SIGALRM, lambda *_: None)
+signal.siginterrupt(signal.SIGALRM, False)
 signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
 def work(name):
     for number in range(300):
