@@ -8,8 +8,8 @@ use hames_agent::{Driver, Ports};
 use hames_protocol::port::{Blobs, Model, Observer, Sandbox, Toolbox, Verifier, Workspace};
 use hames_protocol::{Entry, LOG_FORMAT, Limits, Opened, Record, SessionId};
 use hames_sandbox::{
-    Bubblewrap, GitIdentity, Mode, ProcessLimits, Protection, ProtectionConfig, SandboxConfig, TestFiles, Unconfined,
-    WorkspaceFiles,
+    Bubblewrap, GitIdentity, Mode, ProcessLimits, Protection, ProtectionConfig, SandboxConfig, TestFiles, Toolchains,
+    Unconfined, WorkspaceFiles,
 };
 use hames_session::{OpenSession, Store};
 use hames_tool::Registry;
@@ -297,6 +297,7 @@ fn sandbox(
         state: private.to_owned(),
         protection: Arc::clone(protection),
         identity,
+        toolchains: toolchains(),
         read_only: Vec::new(),
         limits: ProcessLimits::default(),
     };
@@ -306,6 +307,13 @@ fn sandbox(
             Arc::new(Bubblewrap::new(config).map_err(BuildProblem::new)?)
         }
     })
+}
+
+/// The tool chains in the user's home folder that are on the search path.
+fn toolchains() -> Toolchains {
+    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    home.map_or_else(Toolchains::default, |home| Toolchains::find(&path, &home, |name| std::env::var_os(name)))
 }
 
 /// A sandbox without a session, for a single command; its private folder goes away with it.

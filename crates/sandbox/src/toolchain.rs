@@ -29,7 +29,7 @@ struct Manager {
 /// Where managers keep their tools, by their own documentation.
 const MANAGERS: [Manager; 15] = [
     Manager { folder: ".cargo", variable: Some("CARGO_HOME"), shown: &["bin", "registry", "git"] },
-    Manager { folder: ".rustup", variable: Some("RUSTUP_HOME"), shown: &["toolchains", "settings.toml"] },
+    Manager { folder: ".rustup", variable: Some("RUSTUP_HOME"), shown: &["."] },
     Manager { folder: ".pyenv", variable: Some("PYENV_ROOT"), shown: &["."] },
     Manager { folder: ".local/share/uv", variable: None, shown: &["python", "tools"] },
     Manager { folder: ".local/share/pipx", variable: None, shown: &["venvs"] },
@@ -93,7 +93,7 @@ mod tests {
         let (home, found) =
             found(&[".cargo/bin", ".cargo/registry", ".rustup/toolchains", ".ssh"], &[".cargo/bin", "elsewhere"]);
         let at = |path: &str| home.path().join(path);
-        assert_eq!(found.folders, [at(".cargo/bin"), at(".cargo/registry"), at(".rustup/toolchains")]);
+        assert_eq!(found.folders, [at(".cargo/bin"), at(".cargo/registry"), at(".rustup/.")]);
         assert!(found.variables.contains(&("RUSTUP_HOME".to_owned(), at(".rustup").into())));
     }
 

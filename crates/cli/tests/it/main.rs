@@ -7,4 +7,5 @@ mod example;
 mod place;
 mod sessions;
 mod signals;
+mod toolchain;
 mod usage;

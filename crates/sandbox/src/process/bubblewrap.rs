@@ -71,7 +71,8 @@ impl Bubblewrap {
         leftover::end_leftovers();
         let root = real_root(&config.root)?;
         let state = State::prepare(&config.state, &root, config.identity.as_ref())?;
-        let read_only: Vec<PathBuf> = config.read_only.iter().filter_map(|path| path.canonicalize().ok()).collect();
+        let shown = config.toolchains.folders.iter().chain(&config.read_only);
+        let read_only: Vec<PathBuf> = shown.filter_map(|path| path.canonicalize().ok()).collect();
         // A bubblewrap with rights of its own would lose them: being watched rules out gaining any.
         let set_uid = fs::metadata(&program).is_ok_and(|found| found.mode() & 0o4000 != 0);
         let watch = if set_uid { None } else { Some(Arc::new(watched::filter().map_err(io_problem)?)) };
@@ -86,6 +87,7 @@ impl Bubblewrap {
             watch,
             path: variables::search_path(&read_only),
             read_only,
+            variables: config.toolchains.variables,
             limits: config.limits,
             system,
             filters: refusal::filters().map_err(io_problem)?.iter().map(filter::to_bytes).collect(),
@@ -125,6 +127,7 @@ struct Session {
     mode: Mode,
     state: State,
     read_only: Vec<PathBuf>,
+    variables: Vec<(String, OsString)>,
     limits: ProcessLimits,
     system: Layout,
     /// Filters of system calls, in the kernel's form.
@@ -187,6 +190,7 @@ impl Session {
         let layout = self.layout(command, held, &git_config)?;
         let places = Places { home: Path::new(layout::HOME), tmp: Path::new("/tmp"), path: self.path.clone() };
         let mut variables = variables::variables(command, &places);
+        variables.extend(self.variables.iter().map(|(name, value)| (name.into(), value.clone())));
         variables.extend(script::variable(&command.program, Path::new(etc::BASH_ENV)));
 
         let mut inherited = vec![git_config];

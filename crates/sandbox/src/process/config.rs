@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::Protection;
+use crate::{Protection, Toolchains};
 
 /// How far commands may write.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -70,7 +70,9 @@ pub struct SandboxConfig {
     pub protection: Arc<Protection>,
     /// Who commits are made by.
     pub identity: Option<GitIdentity>,
-    /// More folders that commands see, read-only, at their own paths; tool chains say.
+    /// The user's tool chains, shown read-only at their own paths.
+    pub toolchains: Toolchains,
+    /// More folders that commands see, read-only, at their own paths.
     pub read_only: Vec<PathBuf>,
     /// What one command may use.
     pub limits: ProcessLimits,

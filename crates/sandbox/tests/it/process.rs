@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use hames_protocol::port::{CommandSpec, Exit, Finished, Program, Sandbox, SandboxProblem, Tmp, View};
 use hames_sandbox::{
-    Bubblewrap, GitIdentity, Mode, ProcessLimits, Protection, ProtectionConfig, SandboxConfig, TestFiles, Unconfined,
+    Bubblewrap, GitIdentity, Mode, ProcessLimits, Protection, ProtectionConfig, SandboxConfig, TestFiles, Toolchains,
+    Unconfined,
 };
 
 /// A temporary folder that holds a workspace `ws` and a session's `state`.
@@ -61,6 +62,7 @@ impl World {
             state: self.state(),
             protection: Arc::new(Protection::new(&self.root(), self.protect.clone()).unwrap()),
             identity: Some(GitIdentity { name: "Ada \"Countess\" L".to_owned(), email: "ada@example.org".to_owned() }),
+            toolchains: Toolchains::default(),
             read_only: self.read_only.clone(),
             limits: self.limits,
         }
