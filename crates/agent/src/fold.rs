@@ -35,6 +35,7 @@ pub fn fold(mut state: State, record: &Record) -> State {
         Entry::Decided(id, decision) => decide(&mut state, id, decision),
         Entry::Intended(id) => with_call(&mut state, id, |call| call.phase = Phase::Intended),
         Entry::Started(id) => with_call(&mut state, id, |call| call.phase = Phase::Started),
+        Entry::Stopped(_, changes) => with_run(&mut state, |run| run.changes.extend(changes.iter().cloned())),
         Entry::Probed(id, Probe::Settled(result)) => settle(&mut state, id, result.clone()),
         Entry::Probed(id, Probe::DidNotHappen) => with_call(&mut state, id, |call| call.phase = Phase::Intended),
         Entry::Ended(ended) => end_call(&mut state, ended),

@@ -17,6 +17,7 @@ fn interrupted(signal: &str, marker: &str) -> (Place, Ran) {
     let ran = Ran::of(child.wait_with_output().unwrap());
     assert!(!is_running(marker), "the tree is gone");
     assert!(!place.work().join("never").exists());
+    assert_eq!(ran.json()["files_changed"][0]["path"], "begun", "what it did until then is told");
     (place, ran)
 }
 
