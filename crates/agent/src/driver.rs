@@ -276,12 +276,22 @@ impl Driver {
     }
 
     fn stop(&mut self, id: &EffectId) -> Result<(), JournalProblem> {
-        if self.running.stop(id) && *id == EffectId::Send {
-            let attempt = self.state.ledger.next_attempt();
-            let result = AttemptResult::Cancelled;
-            self.append(Entry::AttemptEnded(Box::new(AttemptEnded { attempt, result, ms: 0, jitter: 0 })))?;
+        if !self.running.stop(id) {
+            return Ok(());
         }
-        Ok(())
+        match id {
+            EffectId::Send => {
+                let attempt = self.state.ledger.next_attempt();
+                let result = AttemptResult::Cancelled;
+                self.append(Entry::AttemptEnded(Box::new(AttemptEnded { attempt, result, ms: 0, jitter: 0 })))
+            }
+            EffectId::Run(call) if !self.is_pure(call) => {
+                // It is gone, what it did to the workspace is not. Nothing else waits for this thread by now.
+                let changes = self.ports.workspace.observe().unwrap_or_default();
+                self.append(Entry::Stopped(call.clone(), changes))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn take_up_workspace(&self) -> Result<(), AgentProblem> {

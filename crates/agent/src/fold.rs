@@ -35,6 +35,7 @@ pub fn fold(mut state: State, record: &Record) -> State {
         Entry::Decided(id, decision) => decide(&mut state, id, decision),
         Entry::Intended(id) => with_call(&mut state, id, |call| call.phase = Phase::Intended),
         Entry::Started(id) => with_call(&mut state, id, |call| call.phase = Phase::Started),
+        Entry::Stopped(_, changes) => with_run(&mut state, |run| run.changes.extend(changes.iter().cloned())),
         Entry::Probed(id, Probe::Settled(result)) => settle(&mut state, id, result.clone()),
         Entry::Probed(id, Probe::DidNotHappen) => with_call(&mut state, id, |call| call.phase = Phase::Intended),
         Entry::Ended(ended) => end_call(&mut state, ended),
@@ -179,7 +180,11 @@ fn take_reply(state: &mut State, reply: &Reply) {
         run.stage = Stage::Acting(turn);
         return;
     }
-    if text.trim().is_empty() && reply.stop != StopReason::Pause && reply.stop != StopReason::Refusal && !cut {
+    let may_be_empty = match reply.stop {
+        StopReason::EndTurn | StopReason::ToolUse | StopReason::Other(_) => false,
+        StopReason::OutputLimit | StopReason::ContextWindow | StopReason::Refusal | StopReason::Pause => true,
+    };
+    if text.trim().is_empty() && !may_be_empty {
         run.progress.empties += 1;
         if run.progress.empties > 1 {
             run.stage = Stage::Answering(Answer::Empty);
@@ -187,22 +192,33 @@ fn take_reply(state: &mut State, reply: &Reply) {
         return;
     }
     run.progress.empties = 0;
-    run.stage = match reply.stop {
-        StopReason::Pause => Stage::Asking { in_flight: false },
-        StopReason::OutputLimit => Stage::Answering(Answer::Cut),
-        StopReason::ContextWindow => Stage::Answering(Answer::WindowFull),
-        StopReason::Refusal => Stage::Answering(Answer::Declined),
-        StopReason::EndTurn | StopReason::ToolUse | StopReason::Other(_) => Stage::Answering(Answer::Whole),
+    run.stage = match (final_answer(&reply.stop), &reply.stop) {
+        (Some(answer), _) => Stage::Answering(answer),
+        (None, StopReason::Pause) => Stage::Asking { in_flight: false },
+        (None, StopReason::OutputLimit) => Stage::Answering(Answer::Cut),
+        (None, _) => Stage::Answering(Answer::Whole),
     };
     if !reply.parts.is_empty() {
         state.branch.view.reply(Arc::new(reply.clone()), Vec::new());
     }
 }
 
+/// What a stop amounts to after which asking again cannot help, with or without calls in the reply.
+fn final_answer(stop: &StopReason) -> Option<Answer> {
+    match stop {
+        StopReason::ContextWindow => Some(Answer::WindowFull),
+        StopReason::Refusal => Some(Answer::Declined),
+        _ => None,
+    }
+}
+
 /// The complete gate (promise P2): why none of the reply's calls may run.
 fn incompleteness(reply: &Reply) -> Option<String> {
-    if matches!(reply.stop, StopReason::OutputLimit | StopReason::ContextWindow) {
-        return Some(words::CUT.to_owned());
+    match reply.stop {
+        StopReason::OutputLimit => return Some(words::CUT.to_owned()),
+        StopReason::ContextWindow => return Some(words::WINDOW_FULL.to_owned()),
+        StopReason::Refusal => return Some(words::DECLINED.to_owned()),
+        _ => {}
     }
     reply.calls().find_map(|call| match &call.arguments {
         Arguments::Whole(_) => None,
@@ -313,8 +329,11 @@ fn settle(state: &mut State, id: &CallId, result: ToolResult) {
     }
     if let Some(finish) = finish {
         with_run(state, |run| {
+            // A second `finish` of the same reply says nothing about what was accepted.
+            if !run.accepted {
+                run.summary = finish_summary(&finish).unwrap_or_else(|| run.summary.clone());
+            }
             run.accepted |= result.status == Status::Ok;
-            run.summary = finish_summary(&finish).unwrap_or_else(|| run.summary.clone());
         });
     }
     complete_turn(state);
@@ -333,7 +352,8 @@ fn complete_turn(state: &mut State) {
     }
     let results = turn.calls.iter().filter_map(wire_result).collect();
     run.progress.turn(turn);
-    run.stage = Stage::Asking { in_flight: false };
+    let answer = final_answer(&turn.reply.stop);
+    run.stage = answer.map_or(Stage::Asking { in_flight: false }, Stage::Answering);
     state.branch.view.results(results);
 }
 

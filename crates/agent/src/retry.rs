@@ -71,33 +71,32 @@ impl Retry {
         if failure.kind != FailureKind::Transient {
             return Verdict::GiveUp(failure.message.clone());
         }
-        let wait = self.wait_ms(failure.retry_after_ms, moment.jitter);
-        let until = moment.tick.saturating_add(wait);
-        if wait > PATIENCE_MS || until >= moment.deadline {
-            let back = utc_minute(moment.at.saturating_add(wait));
+        // Chance may lengthen a wait, but not decide whether the run waits at all.
+        let least = failure.retry_after_ms.unwrap_or_else(|| self.backoff_ms() / 2);
+        let longest = PATIENCE_MS.min(moment.deadline.saturating_sub(moment.tick.saturating_add(1)));
+        if least > longest {
+            let (asks, back) = (human(least), utc_minute(moment.at.saturating_add(least)));
+            let asks = match failure.retry_after_ms {
+                Some(_) => format!("The provider asks to wait {asks}"),
+                None => format!("The next attempt would be in {asks}"),
+            };
             return Verdict::GiveUp(format!(
-                "{} The provider asks to wait {}, longer than this run waits. Resume the session after {back} UTC.",
-                failure.message,
-                human(wait)
+                "{} {asks}, longer than this run waits. Resume the session after {back} UTC.",
+                failure.message
             ));
         }
         if self.failures >= MAX_ATTEMPTS {
             return Verdict::GiveUp(format!("{} Gave up after {MAX_ATTEMPTS} attempts.", failure.message));
         }
-        Verdict::At(until)
+        // A hint is kept to, and overstepped by at most a fifth; without one the wait is a half to a whole of the backoff.
+        let jitter = u64::from(moment.jitter.min(999));
+        let more = if failure.retry_after_ms.is_some() { least * jitter / 5_000 } else { least * jitter / 1_000 };
+        Verdict::At(moment.tick.saturating_add((least + more).min(longest)))
     }
 
-    /// A hint is kept to, and overstepped by at most a fifth; without one the wait doubles, a half to a whole of it.
-    fn wait_ms(&self, hint: Option<u64>, jitter: u16) -> u64 {
-        let jitter = u64::from(jitter.min(999));
-        match hint {
-            Some(hint) => hint.saturating_add(hint.min(PATIENCE_MS) * jitter / 5_000),
-            None => {
-                let doublings = self.failures.saturating_sub(1).min(16);
-                let whole = (BASE_MS << doublings).min(LONGEST_MS);
-                whole / 2 + whole * jitter / 2_000
-            }
-        }
+    /// The wait without a hint: it doubles from attempt to attempt.
+    fn backoff_ms(&self) -> u64 {
+        (BASE_MS << self.failures.saturating_sub(1).min(16)).min(LONGEST_MS)
     }
 }
 
@@ -175,6 +174,28 @@ mod tests {
         retry.fail(&failure(FailureKind::Transient, Some(45_256_000)), moment(0));
         let Some(Verdict::GiveUp(text)) = retry.verdict() else { panic!("waits") };
         assert!(text.contains("12h34m16s") && text.contains("2026-03-02 00:35 UTC"), "{text}");
+    }
+
+    #[test]
+    fn chance_does_not_decide_whether_the_run_waits() {
+        for jitter in [0, 500, 999] {
+            for (hint, waits) in [(290_000, true), (300_000, true), (300_001, false)] {
+                let mut retry = Retry::default();
+                retry.fail(&failure(FailureKind::Transient, Some(hint)), moment(jitter));
+                assert_eq!(matches!(retry.verdict(), Some(Verdict::At(_))), waits, "{hint} {jitter}");
+            }
+            let mut retry = Retry::default();
+            let tight = Moment { deadline: 3_500, ..moment(jitter) };
+            retry.fail(&failure(FailureKind::Transient, Some(2_400)), tight);
+            assert!(matches!(retry.verdict(), Some(Verdict::At(3_400..3_500))), "{:?}", retry.verdict());
+        }
+    }
+
+    #[test]
+    fn the_wait_that_is_named_is_the_one_that_the_provider_asked_for() {
+        let mut retry = Retry::default();
+        retry.fail(&failure(FailureKind::Transient, Some(45_256_000)), moment(999));
+        assert!(matches!(retry.verdict(), Some(Verdict::GiveUp(text)) if text.contains("12h34m16s")));
     }
 
     #[test]

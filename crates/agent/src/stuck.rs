@@ -66,7 +66,10 @@ impl Progress {
         if self.turns.len() > LONGEST_CYCLE * END_AT {
             self.turns.pop_front();
         }
-        for state in &turn.calls {
+        // Another repetition than the one that the model was told of is told as well.
+        self.told &= repetitions(&self.turns) >= NOTICE_AT;
+        // A twin did not run, so that it failed no second time.
+        for state in turn.calls.iter().filter(|state| state.call.twin_of.is_none()) {
             self.call(state);
         }
     }

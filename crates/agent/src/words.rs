@@ -18,6 +18,13 @@ pub(crate) const FINISHED: &str = "Finished. No checks are configured, so nothin
 /// Why no call of a reply that the output limit cut may run.
 pub(crate) const CUT: &str = "Not run: the reply was cut at the output limit, so this call may be incomplete even if it looks whole. Make the call again; split a long file into a smaller first write and later edits.";
 
+/// Why no call of a reply that filled the context window may run.
+pub(crate) const WINDOW_FULL: &str =
+    "Not run: the reply ended because the context window is full, so this call may be incomplete.";
+
+/// Why no call of a reply that the provider broke off may run.
+pub(crate) const DECLINED: &str = "Not run: the provider declined to go on with the reply that holds this call.";
+
 /// Why no call of a reply with broken arguments may run.
 pub(crate) fn broken(problem: &str) -> String {
     format!(

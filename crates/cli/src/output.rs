@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use hames::protocol::port::Observer;
 use hames::protocol::{
     Arguments, AttemptResult, Call, CallId, CheckEvidence, CheckKind, Decision, Entry, Event, ModelInfo, NoticeKind,
-    Outcome, Record, RunResult, Status, Verdict,
+    Outcome, Record, RunResult, Status, Usage, Verdict,
 };
 
 use crate::args::OutputFormat;
@@ -66,17 +66,50 @@ pub(crate) fn outcome_name(outcome: Outcome) -> String {
 
 /// Prints the one result of a run.
 pub(crate) fn result(format: OutputFormat, result: &RunResult) -> Result<(), Failure> {
-    let mut value = serde_json::to_value(result).map_err(Failure::internal)?;
     match format {
         OutputFormat::Text => print_line(&text_result(result)),
-        OutputFormat::Json => print_line(&value.to_string()),
-        OutputFormat::StreamJson => {
-            if let Some(map) = value.as_object_mut() {
-                map.shift_insert(0, "type".into(), "result".into());
-            }
-            print_line(&value.to_string())
+        OutputFormat::Json | OutputFormat::StreamJson => {
+            print_object(format, serde_json::to_value(result).map_err(Failure::internal)?)
         }
     }
+}
+
+/// Prints what stands in for the result when no run began: the same object, with nulls for what there is not. People
+/// read the failure itself on standard error.
+pub(crate) fn no_result(format: OutputFormat, reason: &str) -> Result<(), Failure> {
+    let nothing = RunResult {
+        session_id: String::new(),
+        run_id: String::new(),
+        outcome: Outcome::Cancelled,
+        reason: reason.to_owned(),
+        summary: String::new(),
+        verdict: None,
+        turns: 0,
+        tool_calls: 0,
+        guards: Vec::new(),
+        usage: Usage::default(),
+        cost_usd: None,
+        duration_ms: 0,
+        files_changed: Vec::new(),
+        evidence: Vec::new(),
+        sandbox: String::new(),
+    };
+    let mut value = serde_json::to_value(nothing).map_err(Failure::internal)?;
+    for name in ["session_id", "run_id", "outcome", "sandbox"] {
+        value[name] = serde_json::Value::Null;
+    }
+    print_object(format, value)
+}
+
+fn print_object(format: OutputFormat, mut value: serde_json::Value) -> Result<(), Failure> {
+    match (format, value.as_object_mut()) {
+        (OutputFormat::Text, _) => return Ok(()),
+        (OutputFormat::StreamJson, Some(map)) => {
+            map.shift_insert(0, "type".into(), "result".into());
+        }
+        (OutputFormat::StreamJson | OutputFormat::Json, _) => {}
+    }
+    print_line(&value.to_string())
 }
 
 fn text_result(result: &RunResult) -> String {

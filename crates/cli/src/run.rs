@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use hames::protocol::port::{Model, Observer};
-use hames::protocol::{CancelCause, Command, Limits};
+use hames::protocol::{CancelCause, Command, Limits, RunResult};
 use hames::session::Store;
 use hames::{Agent, Isolation, SessionChoice};
 
@@ -14,7 +14,24 @@ use crate::output::{self, Progress, Stream};
 use crate::{choice, identity, prompt, signal};
 
 pub(crate) async fn run(options: Box<RunOptions>) -> Result<ExitCode, Failure> {
-    let prompt = prompt::read(&options)?;
+    let format = options.output_format;
+    let mut told = Told::Nothing;
+    let ended = drive(&options, &mut told).await;
+    if let (Err(failure), Told::Nothing) = (&ended, told) {
+        // The failure is what the process ends with, whether or not this can be printed.
+        let _ = output::no_result(format, &failure.message);
+    }
+    ended
+}
+
+/// Whether the one result was printed, or the attempt made.
+enum Told {
+    Nothing,
+    Result,
+}
+
+async fn drive(options: &RunOptions, told: &mut Told) -> Result<ExitCode, Failure> {
+    let prompt = prompt::read(options)?;
     let model = choice::model(options.model.as_deref(), options.base_url.as_deref())?;
     let cause = Arc::new(std::sync::Mutex::new(None));
     let commands = remember_cause(signal::commands()?, Arc::clone(&cause));
@@ -23,23 +40,25 @@ pub(crate) async fn run(options: Box<RunOptions>) -> Result<ExitCode, Failure> {
         OutputFormat::Text | OutputFormat::Json => Arc::new(Progress::new(model.info())),
         OutputFormat::StreamJson => Arc::new(Stream),
     };
-    let mut agent = agent(&options, model, observer)?;
-    let ended = agent.run_with(&prompt, commands).await;
-    let result = match ended {
-        Ok(result) => result,
-        Err(hames::AgentProblem::NothingToContinue(text)) => {
-            return Err(Failure::usage(hames::AgentProblem::NothingToContinue(text)));
-        }
-        Err(problem) => match agent.result() {
-            // The log cannot be written any more: what is known is still told, and the code says that it went wrong.
+    let mut agent = agent(options, model, observer)?;
+    let before = agent.result();
+    let (result, failure) = match agent.run_with(&prompt, commands).await {
+        Ok(result) => (result, None),
+        Err(problem @ hames::AgentProblem::NothingToContinue(_)) => return Err(Failure::usage(problem)),
+        // The log cannot be written any more: what is known is still told, and the code says that it went wrong.
+        Err(problem) => match agent.result().filter(|result| before.as_ref() != Some(result)) {
             Some(result) => {
-                output::result(format, &result)?;
-                return Err(Failure::internal(problem));
+                let reason = problem.to_string();
+                (RunResult { reason, ..result }, Some(Failure::internal(problem)))
             }
             None => return Err(Failure::internal(problem)),
         },
     };
+    *told = Told::Result;
     output::result(format, &result)?;
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
     let cause = cause.lock().ok().and_then(|cause| *cause);
     Ok(exit::of_outcome(result.outcome, cause))
 }

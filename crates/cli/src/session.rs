@@ -45,16 +45,20 @@ fn line(summary: &Summary) -> String {
 
 fn show(store: &Store, id: &str) -> Result<ExitCode, Failure> {
     let id = store.resolve(id).map_err(Failure::usage)?;
+    let mut code = ExitCode::SUCCESS;
     for record in store.read(&id).map_err(Failure::usage)? {
         match record {
             Ok(record) => {
                 let text = serde_json::to_string(&record).map_err(Failure::internal)?;
                 output::print_line(&text)?;
             }
-            Err(bad) => output::complain(&bad.to_string()),
+            Err(bad) => {
+                output::complain(&bad.to_string());
+                code = ExitCode::FAILURE;
+            }
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(code)
 }
 
 fn verify(store: &Store, id: &str) -> Result<ExitCode, Failure> {

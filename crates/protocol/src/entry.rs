@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AttemptNo, Baseline, Block, BootId, Call, CallId, Command, Decision, Digest, Epoch, Examination, Judgement, Limits,
-    ModelFailure, ModelInfo, Outcome, Probe, Reply, RunId, Seq, SessionId, ToolResult, UntouchedCounts,
+    AttemptNo, Baseline, Block, BootId, Call, CallId, Command, Decision, Digest, Epoch, Examination, FileChange,
+    Judgement, Limits, ModelFailure, ModelInfo, Outcome, Probe, Reply, RunId, Seq, SessionId, ToolResult,
+    UntouchedCounts,
 };
 
 /// The version of the log's format, written in the first record.
@@ -55,6 +56,8 @@ pub enum Entry {
     Intended(CallId),
     /// The effect begins now.
     Started(CallId),
+    /// The effect was ended before its time by a cancel or a limit, and had changed these files; its result follows.
+    Stopped(CallId, Vec<FileChange>),
     /// After a crash: a call in doubt was looked into.
     Probed(CallId, Probe),
     /// The call has its one result.

@@ -87,6 +87,12 @@ impl Driver {
         }
     }
 
+    /// Whether a call was examined and found to change nothing.
+    pub(super) fn is_pure(&self, id: &CallId) -> bool {
+        let examined = self.known(id).and_then(|known| known.examined.as_ref());
+        examined.is_some_and(|examined| examined.class == EffectClass::Pure)
+    }
+
     fn examine(&self, id: &CallId) -> BoxFuture<'static, Happened> {
         let (tools, known) = (Arc::clone(&self.ports.tools), self.known(id).cloned());
         Box::pin(async move {
@@ -112,8 +118,7 @@ impl Driver {
     /// The intent is on disk before the effect begins; that it begins is written, and survives this process.
     async fn commit_start(&mut self, id: &CallId) -> Result<Option<Call>, AgentProblem> {
         let Some(known) = self.known(id).cloned() else { return Ok(None) };
-        let is_pure = known.examined.as_ref().is_some_and(|e| e.class == EffectClass::Pure);
-        if !is_pure {
+        if !self.is_pure(id) {
             self.sync().await?;
         }
         if known.phase == Phase::Intended {

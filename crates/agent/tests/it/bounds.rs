@@ -164,3 +164,26 @@ async fn a_wait_is_told_and_a_wait_of_hours_ends_the_run() {
     assert_eq!(result.outcome, Outcome::ModelFailed);
     assert!(result.duration_ms < 1_000 && result.reason.contains("24h"), "{}", result.reason);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_twin_does_not_count_as_another_failure() {
+    let finishes = || (0..3).map(|index| call(&format!("c{index}"), "finish", json!({}))).collect();
+    let edits = || {
+        let edit = json!({"invalid": "no match", "path": "f"});
+        (0..3).map(|index| call(&format!("d{index}"), "put", edit.clone())).collect()
+    };
+    let world = World::new(vec![says(finishes()), says(edits()), says(vec![call("e", "finish", json!({}))])]);
+    let result = world.verified_by(vec![Ok(Verdict::Fail), Ok(Verdict::Pass)]).run("go").await;
+    assert_eq!((result.outcome, result.turns), (Outcome::Done, 3), "{}", result.reason);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_repetition_is_told_before_it_ends_the_run() {
+    let plays = repeating(8, |index| vec![call(&format!("c{index}"), "sh", json!({"n": index / 4}))]);
+    let world = World::new(plays);
+    world.run("go").await;
+    let told = |messages: &Vec<serde_json::Value>| {
+        messages.iter().filter(|m| m["user"][0].as_str().is_some_and(|t| t.contains("same calls"))).count()
+    };
+    assert_eq!(world.requests().last().map(told), Some(2));
+}

@@ -144,3 +144,34 @@ async fn a_tool_that_failed_for_good_ends_the_run_with_every_call_answered() {
     assert_eq!(world.starts(), 1);
     assert_eq!(world.run("again").await.outcome, Outcome::Answered);
 }
+
+/// A provider that breaks its reply off, or has no room left, may have cut it anywhere.
+#[tokio::test(start_paused = true)]
+async fn no_call_of_a_reply_that_the_provider_broke_off_runs() {
+    for (stop, outcome) in [(StopReason::Refusal, Outcome::ModelFailed), (StopReason::ContextWindow, Outcome::Limit)] {
+        let calls = vec![call("a", "sh", json!({})), call("b", "look", json!({}))];
+        let broken = Play::Reply(reply_with(stop.clone(), calls));
+        let world = World::new(vec![broken, says(vec![text("ok")])]);
+        let result = world.run("go").await;
+        assert!(world.ran().is_empty(), "{stop:?}");
+        assert_eq!((result.outcome, world.requests().len()), (outcome, 1), "asking again cannot help");
+        assert_eq!(guards(&result), [Guard::Complete, Guard::Complete]);
+        assert_eq!(world.run("go on").await.outcome, Outcome::Answered, "the conversation is whole");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_context_window_is_named_even_when_the_reply_is_empty() {
+    let world = World::new(vec![Play::Reply(reply_with(StopReason::ContextWindow, Vec::new()))]);
+    let result = world.run("go").await;
+    assert_eq!((result.outcome, world.requests().len()), (Outcome::Limit, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_finish_does_not_replace_the_summary_of_the_accepted_one() {
+    let finish = |id: &str, summary: &str| call(id, "finish", json!({"summary": summary}));
+    let world = World::new(vec![says(vec![finish("a", "first"), finish("b", "second")])]);
+    let world = world.verified_by(vec![Ok(Verdict::Pass)]);
+    let result = world.run("go").await;
+    assert_eq!((result.outcome, result.summary.as_str()), (Outcome::Done, "first"));
+}

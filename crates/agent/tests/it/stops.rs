@@ -30,6 +30,18 @@ async fn a_cancel_stops_running_calls_and_answers_every_open_one() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_stopped_call_changed_is_told() {
+    let run = async |name: &str| {
+        let mut world = World::new(vec![says(vec![call("a", name, json!({}))])]).slow_tools();
+        world.limits.max_time_ms = 1_000;
+        world.run("go").await.files_changed
+    };
+    let changed = run("sh").await;
+    assert_eq!(changed.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), ["left-behind"]);
+    assert_eq!(run("look").await, [], "a pure call changed nothing");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_cancel_while_the_model_writes_ends_the_attempt() {
     let world = World::new(vec![Play::Hang, says(vec![text("ok")])]);
     let result = world.run_with("go", cancel_after(100)).await.unwrap();

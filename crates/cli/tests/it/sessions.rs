@@ -21,6 +21,7 @@ fn a_session_is_listed_shown_and_verified() {
     let folder = place.sessions().pop().unwrap();
     let log = fs::read_to_string(folder.join("log.jsonl")).unwrap();
     fs::write(folder.join("log.jsonl"), log.replace("\"42\"", "\"43\"").replace("'42'", "'43'")).unwrap();
+    assert_eq!(place.run(["session", "show", id]).code, 1, "what cannot be shown is no success");
     let verified = place.run(["session", "verify", id]);
     assert_eq!(verified.code, 1, "{}", verified.stdout);
 }

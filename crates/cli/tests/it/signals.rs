@@ -1,5 +1,6 @@
 //! SIGINT and SIGTERM: running calls end with their whole tree, the log is complete, the code says which it was.
 
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 use crate::place::{Place, Ran, kill};
@@ -17,6 +18,7 @@ fn interrupted(signal: &str, marker: &str) -> (Place, Ran) {
     let ran = Ran::of(child.wait_with_output().unwrap());
     assert!(!is_running(marker), "the tree is gone");
     assert!(!place.work().join("never").exists());
+    assert_eq!(ran.json()["files_changed"][0]["path"], "begun", "what it did until then is told");
     (place, ran)
 }
 
@@ -47,4 +49,28 @@ fn an_interrupt_cancels_the_run_and_the_log_is_complete() {
 fn a_termination_exits_with_143() {
     let (_, ran) = interrupted("-TERM", "161803");
     assert_eq!((ran.code, ran.json()["outcome"].as_str()), (143, Some("cancelled")));
+}
+
+/// A reader that stops reading holds the thread up that writes, but not whoever wants the process to end.
+#[test]
+fn a_second_interrupt_ends_a_process_whose_reader_has_stopped_reading() {
+    let place = Place::empty();
+    let model = place.script("- text: ok\n");
+    let (_reader, mut writer) = std::io::pipe().unwrap();
+    let mut command = place.hames(["run", "--model", &model, "--output-format", "stream-json", "go"]);
+    command.stdout(writer.try_clone().unwrap());
+    // Fills the pipe and stays blocked, so that no line of the run fits.
+    std::thread::spawn(move || writer.write_all(&[b'x'; 1 << 22]));
+    let mut child = command.spawn().unwrap();
+    wait_for(|| place.sessions().first().is_some_and(|folder| folder.join("log.jsonl").exists()));
+    kill(&child, "-INT");
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(child.try_wait().unwrap().is_none(), "the first one waits for a clean end");
+    let start = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        assert!(start.elapsed() < Duration::from_secs(10), "it cannot be ended");
+        kill(&child, "-INT");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(130));
 }

@@ -1,7 +1,9 @@
 //! Arguments, exit codes, and what is printed where.
 
-use std::io::Write;
+use std::io::{BufRead, Write};
 use std::process::Stdio;
+
+use serde_json::Value;
 
 use crate::place::{Place, Ran};
 
@@ -110,6 +112,84 @@ fn a_sandboxed_command_exits_as_it_did() {
     let write = place.run(["sandbox", "--sandbox", "read-only", "--", "touch", "x"]);
     assert_ne!(write.code, 0);
     assert!(!place.work().join("x").exists());
+}
+
+/// Whoever parses standard output gets one object with the same fields, whatever went wrong.
+#[test]
+fn the_one_object_is_printed_also_when_no_run_begins() {
+    let place = Place::empty();
+    let model = place.script(ANSWER);
+    let (_, ordinary) = place.run_json(&model, &[]);
+    let fields = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    let refused: [&[&str]; 4] = [
+        &["--model", "nosuch/x", "go"],
+        &["--model", &model, "-C", "/nowhere", "go"],
+        &["--model", &model, "--max-cost", "1", "go"],
+        &["--model", &model, "--continue"],
+    ];
+    for arguments in refused {
+        let ran = place.run(["run", "--output-format", "json"].into_iter().chain(arguments.iter().copied()));
+        let result = ran.json();
+        assert_eq!((ran.code, fields(&result)), (2, fields(&ordinary)), "{arguments:?}");
+        assert!(result["outcome"].is_null() && result["run_id"].is_null(), "{result}");
+        assert!(ran.stderr.contains(result["reason"].as_str().unwrap()), "{}", ran.stderr);
+        let ran = place.run(["run", "--output-format", "stream-json"].into_iter().chain(arguments.iter().copied()));
+        assert_eq!((ran.json()["type"].as_str(), &ran.json()["reason"]), (Some("result"), &result["reason"]));
+    }
+}
+
+#[test]
+fn a_log_that_cannot_be_written_any_more_is_the_reason_in_the_result() {
+    let place = Place::empty();
+    let model = place.script("- calls: [{tool: bash, args: {command: touch one}}]\n- text: ok\n");
+    let (_, whole) = place.run_json(&model, &[]);
+    let size = place.raw_log().len();
+    // In steps of half a block of `ulimit -f`, from a log that holds nothing to one that holds all but its end.
+    for blocks in 1..size.div_ceil(512) {
+        let hames = place.hames(["run", "--output-format", "json", "--model", &model, "go"]);
+        let (program, arguments) = (hames.get_program().to_owned(), hames.get_args().map(ToOwned::to_owned));
+        let arguments: Vec<_> = arguments.collect();
+        let mut limited = std::process::Command::new("sh");
+        limited.args(["-c", &format!("ulimit -f {blocks}; exec \"$0\" \"$@\"")]).arg(program).args(arguments);
+        limited.current_dir(place.work()).env_clear().envs(hames.get_envs().filter_map(|(k, v)| Some((k, v?))));
+        let ran = Ran::of(limited.output().unwrap());
+        let result = ran.json();
+        if ran.code == 0 {
+            assert_eq!(result["outcome"], whole["outcome"]);
+            continue;
+        }
+        assert!(ran.stderr.contains(result["reason"].as_str().unwrap()), "{blocks}: {result} {}", ran.stderr);
+        assert_ne!(result["reason"], "The run has not ended.");
+    }
+}
+
+#[test]
+fn a_prompt_that_no_model_takes_is_a_usage_error_and_a_large_one_is_not() {
+    let place = Place::empty();
+    let model = place.script(ANSWER);
+    let run = |bytes: Vec<u8>| {
+        let mut child = place.hames(["run", "--model", &model]).stdin(Stdio::piped()).spawn().unwrap();
+        // It stops reading what is too long.
+        let _ = child.stdin.take().unwrap().write_all(&bytes);
+        Ran::of(child.wait_with_output().unwrap())
+    };
+    assert_eq!(run(vec![0; 5 << 20]).code, 0, "although each byte takes six in the log");
+    let sessions = place.sessions();
+    let refused = run(vec![b'x'; (5 << 20) + 1]);
+    assert_eq!((refused.code, place.sessions()), (2, sessions));
+    assert!(refused.stderr.contains("5242880 bytes"), "{}", refused.stderr);
+}
+
+#[test]
+fn whoever_is_waited_for_on_standard_input_is_told_so() {
+    let place = Place::empty();
+    let mut child = place.hames(["run", "--model", &place.script(ANSWER)]).stdin(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    let mut stderr = std::io::BufReader::new(child.stderr.take().unwrap());
+    stderr.read_line(&mut said).unwrap();
+    assert!(said.contains("standard input"), "{said}");
+    child.stdin.take().unwrap().write_all(b"go").unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
 #[test]
