@@ -7,6 +7,7 @@ use rustix::io::{Errno, FdFlags};
 use rustix::process::{Resource, Rlimit, Signal};
 
 use super::config::ProcessLimits;
+use super::listener::Installation;
 
 /// Descriptors above this are not looked at where the kernel cannot close a range.
 const OLD_KERNEL_DESCRIPTORS: RawFd = 4_096;
@@ -19,6 +20,8 @@ pub(crate) struct Birth {
     pub(crate) limits: ProcessLimits,
     /// Whether orphans among its descendants become its children.
     pub(crate) adopts: bool,
+    /// The filter by which it is watched.
+    pub(crate) installation: Option<Installation>,
 }
 
 impl Birth {
@@ -33,7 +36,10 @@ impl Birth {
         }
         self.limit()?;
         self.close_others();
-        Ok(())
+        match &self.installation {
+            Some(installation) => installation.install(),
+            None => Ok(()),
+        }
     }
 
     fn limit(&self) -> io::Result<()> {

@@ -1,9 +1,10 @@
 //! The sandbox: each command in namespaces of its own, built by bubblewrap.
 
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,12 +13,16 @@ use hames_protocol::BoxFuture;
 use hames_protocol::port::{CommandSpec, Finished, Program, Sandbox, SandboxProblem, Tmp, View};
 use rustix::fs::MemfdFlags;
 use rustix::pipe::PipeFlags;
+use seccompiler::BpfProgram;
 
 use super::comparison::{Digests, Snapshot};
 use super::config::{Mode, ProcessLimits, SandboxConfig};
+use super::etc::{self, Etc};
 use super::feed::Feed;
 use super::filter;
 use super::layout::{self, Layout, Shown};
+use super::leftover;
+use super::observation::Subject;
 use super::outcome::{broken, explain, finished, io_problem, real_root};
 use super::output::Keeper;
 use super::placeholder::{Held, Placeholders};
@@ -25,9 +30,10 @@ use super::refusal;
 use super::running::Running;
 use super::script::{self, Epilogue};
 use super::state::State;
-use super::supervision::{self, Launch, Scope};
+use super::supervision::{self, Launch, Scope, Watch};
 use super::variables::{self, Places};
 use super::view::Arrangement;
+use super::watched;
 use crate::Protection;
 
 /// How long the trial at the start may take.
@@ -62,19 +68,26 @@ impl Bubblewrap {
                     .to_owned(),
             )
         })?;
+        leftover::end_leftovers();
         let root = real_root(&config.root)?;
         let state = State::prepare(&config.state, &root, config.identity.as_ref())?;
         let read_only: Vec<PathBuf> = config.read_only.iter().filter_map(|path| path.canonicalize().ok()).collect();
+        // A bubblewrap with rights of its own would lose them: being watched rules out gaining any.
+        let set_uid = fs::metadata(&program).is_ok_and(|found| found.mode() & 0o4000 != 0);
+        let watch = if set_uid { None } else { Some(Arc::new(watched::filter().map_err(io_problem)?)) };
         let placeholders = Placeholders::open(&root, &state.journal()).map_err(io_problem)?;
+        let mut system = layout::system();
+        Etc::prepare(state.etc()).map_err(io_problem)?.mount(&mut system);
         let session = Session {
             program,
             root,
             mode: config.mode,
             state,
+            watch,
             path: variables::search_path(&read_only),
             read_only,
             limits: config.limits,
-            system: layout::system(),
+            system,
             filters: refusal::filters().map_err(io_problem)?.iter().map(filter::to_bytes).collect(),
             protection: config.protection,
             placeholders: Arc::new(placeholders),
@@ -116,6 +129,8 @@ struct Session {
     system: Layout,
     /// Filters of system calls, in the kernel's form.
     filters: Vec<Vec<u8>>,
+    /// The filter by which commands are watched.
+    watch: Option<Arc<BpfProgram>>,
     path: OsString,
     protection: Arc<Protection>,
     placeholders: Arc<Placeholders>,
@@ -168,12 +183,13 @@ impl Session {
         // Absolute when the command's is.
         let cwd = self.root.join(&command.cwd);
         let program = script::arguments(Epilogue::Count, &cwd, &command.program)?;
-        let layout = self.layout(command, held)?;
+        let git_config = File::open(self.state.git_config()).map_err(io_problem)?.into();
+        let layout = self.layout(command, held, &git_config)?;
         let places = Places { home: Path::new(layout::HOME), tmp: Path::new("/tmp"), path: self.path.clone() };
         let mut variables = variables::variables(command, &places);
-        variables.extend(script::variable(&command.program, script::path_inside()));
+        variables.extend(script::variable(&command.program, Path::new(etc::BASH_ENV)));
 
-        let mut inherited = Vec::new();
+        let mut inherited = vec![git_config];
         let options = memory_file("options", &layout.to_bytes()).map_err(io_problem)?;
         let (info, info_end) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(io_problem)?;
         let mut arguments: Vec<OsString> = Vec::new();
@@ -197,16 +213,26 @@ impl Session {
             timeout: Duration::from_millis(command.timeout_ms),
             capture_bytes: command.capture_bytes,
             keeper,
+            watch: self.watch.clone().map(|filter| Watch { filter, subject: self.subject(command, held) }),
         })
     }
 
-    /// What the command sees.
-    fn layout(&self, command: &CommandSpec, held: Option<&Held>) -> Result<Layout, SandboxProblem> {
+    /// What the command is watched for.
+    fn subject(&self, command: &CommandSpec, held: Option<&Held>) -> Subject {
+        let protection = command.view.stand_in.is_none().then(|| Arc::clone(&self.protection));
+        Subject::new(&self.root, protection, held.map_or(&[], |held| &held.existing))
+    }
+
+    /// What the command sees; `git_config` is a descriptor of the text that its home holds.
+    fn layout(
+        &self,
+        command: &CommandSpec,
+        held: Option<&Held>,
+        git_config: &OwnedFd,
+    ) -> Result<Layout, SandboxProblem> {
         let mut layout = self.system.clone();
-        layout.show(self.state.hosts(), "/etc/hosts");
-        layout.show(self.state.bash_env(), layout::BASH_ENV);
         layout.empty(layout::HOME);
-        layout.show(self.state.git_config(), Path::new(layout::HOME).join(".gitconfig"));
+        layout.copy(git_config, Path::new(layout::HOME).join(".gitconfig"));
         let tmp = matches!(command.tmp, Tmp::Session).then(|| self.state.tmp());
         let base = command.view.stand_in.as_deref().unwrap_or(&self.root);
         let shown = |path| Shown { source: path, target: path, mode: Mode::ReadOnly };

@@ -3,9 +3,10 @@
 //! The rest of the root is an empty file system that is made read-only when everything is in place.
 
 use std::collections::BTreeSet;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
@@ -14,39 +15,8 @@ use super::config::Mode;
 /// Folders of the root that hold programs and libraries.
 const SYSTEM: [&str; 9] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store"];
 
-/// What programs need of /etc: names and lookups, certificates, the alternatives of Debian, configuration that
-/// runtimes read at start. Nothing that may hold a secret, and no resolver, for there is no network.
-const CONFIGURATION: [&str; 21] = [
-    "passwd",
-    "group",
-    "nsswitch.conf",
-    "ld.so.cache",
-    "ld.so.conf",
-    "ld.so.conf.d",
-    "alternatives",
-    "localtime",
-    "timezone",
-    "locale.alias",
-    "os-release",
-    "debian_version",
-    "mime.types",
-    "magic",
-    "services",
-    "protocols",
-    "ca-certificates.conf",
-    "ssl/certs",
-    "ssl/openssl.cnf",
-    "pki/tls/certs",
-    "perl",
-];
-
-/// Beginnings of names in /etc of runtimes that come in versions, `python3.11` or `java-17-openjdk` say.
-const VERSIONED: [&str; 3] = ["python3", "java-", "php"];
-
 /// The home of every command.
 pub(crate) const HOME: &str = "/run/hames/home";
-/// What bash reads before a command; see [`super::script`].
-pub(crate) const BASH_ENV: &str = "/run/hames/bash_env";
 
 /// Options of bubblewrap, in the order in which it carries them out.
 #[derive(Debug, Clone, Default)]
@@ -75,13 +45,18 @@ impl Layout {
         self.push("--symlink", [leads_to.as_ref(), target.as_ref()]);
     }
 
+    /// Makes a file at `target` with what can be read from a descriptor that bubblewrap inherits.
+    pub(crate) fn copy(&mut self, source: &OwnedFd, target: impl AsRef<Path>) {
+        self.push("--file", [OsStr::new(&source.as_raw_fd().to_string()), target.as_ref().as_os_str()]);
+    }
+
     /// Makes what was mounted at `target` read-only.
     pub(crate) fn seal(&mut self, target: impl AsRef<Path>) {
         self.push("--remount-ro", [target.as_ref()]);
     }
 
     /// Adds an option with its values.
-    pub(crate) fn push<T: AsRef<std::ffi::OsStr>>(&mut self, option: &str, values: impl IntoIterator<Item = T>) {
+    pub(crate) fn push<T: AsRef<OsStr>>(&mut self, option: &str, values: impl IntoIterator<Item = T>) {
         self.options.push(option.into());
         self.options.extend(values.into_iter().map(|value| value.as_ref().to_owned()));
     }
@@ -97,7 +72,7 @@ impl Layout {
     }
 }
 
-/// The part that is the same for every command of every session: namespaces, system folders, /proc, /dev, /etc.
+/// The part that is the same for every command of every session: namespaces, system folders, /proc and /dev.
 pub(crate) fn system() -> Layout {
     let mut layout = Layout::default();
     for option in ["--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"] {
@@ -115,19 +90,6 @@ pub(crate) fn system() -> Layout {
     layout.push("--proc", ["/proc"]);
     layout.seal("/proc");
     layout.push("--dev", ["/dev"]);
-    for name in CONFIGURATION {
-        let path = Path::new("/etc").join(name);
-        if path.exists() {
-            layout.show(&path, &path);
-        }
-    }
-    for entry in fs::read_dir("/etc").into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        if VERSIONED.iter().any(|start| name.to_string_lossy().starts_with(start)) {
-            layout.show(entry.path(), entry.path());
-        }
-    }
-    layout.link("/proc/self/mounts", "/etc/mtab");
     layout
 }
 

@@ -9,18 +9,17 @@ use std::path::Path;
 
 use hames_protocol::port::{Program, SandboxProblem};
 
-use super::layout;
-
 /// The shell that runs the scripts.
 pub(crate) const SHELL: &str = "/bin/sh";
 
 /// Enters the folder `$1` and runs the rest of the arguments; `exec` in a subshell keeps words such as `cd` from
-/// being taken for the shell's own. Signals that the command sends to its whole group must not end this shell.
+/// being taken for the shell's own. Signals that the command sends to its whole group must not end this shell. When
+/// nobody is there to read the first report any more, nothing is run.
 const RUN: &str = r#"
 cd -P -- "$1" 2>/dev/null || { printf 'nowhere\0'; exit 1; }
 shift
 trap : HUP INT QUIT PIPE ALRM TERM USR1 USR2
-printf 'ready\0'
+printf 'ready\0' || exit 1
 exec 3>&2 2>/dev/null
 ( exec "$@" ) >&3 2>&3 3>&-
 code=$?
@@ -48,7 +47,7 @@ kill -STOP $$
 
 /// What bash reads before a command line: at its end it tells where it is.
 pub(crate) const BASH_ENV: &str = r#"unset BASH_ENV
-trap 'printf "cwd:%s\0" "$(pwd -P)" 2>/dev/null >/proc/$PPID/fd/1' EXIT
+trap 'builtin cd -P . 2>/dev/null && printf "cwd:%s\0" "$PWD" 2>/dev/null >/proc/$PPID/fd/1' EXIT
 "#;
 
 /// What follows the command.
@@ -99,9 +98,4 @@ pub(crate) fn arguments(epilogue: Epilogue, cwd: &Path, program: &Program) -> Re
 /// The variable that makes bash read [`BASH_ENV`] at `path`, for a command line.
 pub(crate) fn variable(program: &Program, path: &Path) -> Option<(OsString, OsString)> {
     matches!(program, Program::Shell(_)).then(|| ("BASH_ENV".into(), path.into()))
-}
-
-/// Where [`BASH_ENV`] lies inside the sandbox.
-pub(crate) fn path_inside() -> &'static Path {
-    Path::new(layout::BASH_ENV)
 }

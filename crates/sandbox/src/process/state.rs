@@ -10,9 +10,6 @@ use hames_protocol::port::SandboxProblem;
 use super::config::GitIdentity;
 use super::{layout, script};
 
-/// Names for the machine itself; there is no other to be reached.
-const HOSTS: &str = "127.0.0.1 localhost hames\n::1 localhost\n";
-
 /// The paths in the folder.
 #[derive(Debug, Clone)]
 pub(crate) struct State {
@@ -49,7 +46,6 @@ impl State {
         builder.create(state.home())?;
         // A command may have put anything at this name in an earlier run of the session.
         layout::real_folder(&state.tmp().join("outputs"))?;
-        fs::write(state.hosts(), HOSTS)?;
         fs::write(state.empty(), "")?;
         fs::write(state.bash_env(), script::BASH_ENV)?;
         fs::write(state.git_config(), identity.map(git_config).unwrap_or_default())?;
@@ -81,9 +77,9 @@ impl State {
         self.folder.join("placeholders")
     }
 
-    /// What is shown as /etc/hosts.
-    pub(crate) fn hosts(&self) -> PathBuf {
-        self.folder.join("hosts")
+    /// What is shown as /etc.
+    pub(crate) fn etc(&self) -> PathBuf {
+        self.folder.join("etc")
     }
 
     /// A file without content.

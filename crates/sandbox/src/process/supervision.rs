@@ -10,22 +10,26 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
-use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hames_protocol::port::{Capture, Exit};
+use hames_protocol::port::{Attempt, Capture, Exit};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::OFlags;
 use rustix::pipe::PipeFlags;
-use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
+use seccompiler::BpfProgram;
 
 use super::birth;
 use super::config::ProcessLimits;
 use super::feed::Feed;
+use super::listener;
+use super::observation::{Observer, Subject};
 use super::output::{Collector, Keeper};
+use super::report::Reports;
 use super::tree;
 
 /// How often the processes of a command are counted.
@@ -60,6 +64,16 @@ pub(crate) struct Launch {
     pub(crate) capture_bytes: usize,
     /// Where its whole output goes.
     pub(crate) keeper: Option<Keeper>,
+    /// How it is watched.
+    pub(crate) watch: Option<Watch>,
+}
+
+/// The filter of system calls to be told of, and what is looked for in them.
+pub(crate) struct Watch {
+    /// Which calls are told of.
+    pub(crate) filter: Arc<BpfProgram>,
+    /// What they may be about.
+    pub(crate) subject: Subject,
 }
 
 /// What holds the processes of a command together, so that all of them can be ended.
@@ -80,6 +94,8 @@ pub(crate) struct Ended {
     pub(crate) strays: u32,
     /// The last working directory.
     pub(crate) cwd: Option<PathBuf>,
+    /// What it tried on protected paths.
+    pub(crate) attempts: Vec<Attempt>,
     /// How long it ran.
     pub(crate) duration: Duration,
 }
@@ -135,6 +151,7 @@ enum Source {
     Report,
     Output,
     Info,
+    Call,
 }
 
 struct Supervision<'a> {
@@ -146,6 +163,7 @@ struct Supervision<'a> {
     output: Option<File>,
     report: Option<File>,
     reports: Reports,
+    observer: Option<Observer>,
     collector: Collector,
     keeper: Option<Keeper>,
     feed: &'a Feed,
@@ -167,12 +185,20 @@ impl<'a> Supervision<'a> {
         command.stdin(Stdio::null()).stdout(report_end).stderr(output_end).current_dir("/");
         let inherited = launch.inherited.iter().map(|fd| fd.as_raw_fd()).collect();
         let adopts = matches!(launch.scope, Scope::Descendants);
-        let birth = birth::Birth { inherited, limits: launch.limits, adopts };
+        let (installation, watch) = match launch.watch {
+            Some(watch) => {
+                let (installation, arrival) = listener::prepare(&watch.filter)?;
+                (Some(installation), Some((arrival, watch.subject)))
+            }
+            None => (None, None),
+        };
+        let birth = birth::Birth { inherited, limits: launch.limits, adopts, installation };
         // SAFETY: `settle` makes system calls only; it neither allocates nor takes a lock.
         unsafe { command.pre_exec(move || birth.settle()) };
         let child = command.spawn()?;
         // Ends of pipes that are now the child's alone.
         drop((command, launch.inherited));
+        let observer = watch.and_then(|(arrival, subject)| Some(Observer::new(arrival.listener()?, subject)));
         let pid = Pid::from_child(&child);
         let child_fd = match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
             Ok(fd) => fd,
@@ -191,6 +217,7 @@ impl<'a> Supervision<'a> {
             output: Some(output.into()),
             report: Some(report.into()),
             reports: Reports::default(),
+            observer,
             collector: Collector::new(launch.capture_bytes),
             keeper: launch.keeper,
             feed,
@@ -210,13 +237,16 @@ impl<'a> Supervision<'a> {
             if has(Source::Report) {
                 self.read_reports();
             }
+            if has(Source::Call) {
+                self.serve_calls();
+            }
             if has(Source::Info) {
                 self.read_info();
             }
             if has(Source::Output) {
                 self.read_output();
             }
-            if has(Source::Child) || self.reports.ended.is_some() {
+            if has(Source::Child) || self.reported_end().is_some() {
                 return Last::Ended;
             }
             // Until its first process is known a namespace cannot be ended safely; that takes a few milliseconds.
@@ -251,6 +281,7 @@ impl<'a> Supervision<'a> {
             (Source::Report, self.report.as_ref().map(|file| file.as_fd())),
             (Source::Output, self.output.as_ref().filter(|_| !full).map(|file| file.as_fd())),
             (Source::Info, info),
+            (Source::Call, self.observer.as_ref().map(Observer::descriptor)),
         ];
         let sources: Vec<_> = sources.into_iter().filter_map(|(source, fd)| Some((source, fd?))).collect();
         let mut fds: Vec<_> = sources.iter().map(|(_, fd)| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
@@ -260,7 +291,12 @@ impl<'a> Supervision<'a> {
         if rustix::event::poll(&mut fds, timeout.as_ref()).is_err() {
             return Vec::new();
         }
-        let readable = sources.iter().zip(&fds).filter(|(_, fd)| !fd.revents().is_empty());
+        // A listener that only hangs up has no call to take, and taking one would wait for it.
+        let is_news = |source: Source, fd: &PollFd<'_>| match source {
+            Source::Call => fd.revents().contains(PollFlags::IN),
+            _ => !fd.revents().is_empty(),
+        };
+        let readable = sources.iter().zip(&fds).filter(|((source, _), fd)| is_news(*source, fd));
         readable.map(|((source, _), _)| *source).collect()
     }
 
@@ -291,6 +327,18 @@ impl<'a> Supervision<'a> {
         }
     }
 
+    /// Answers the calls that wait.
+    fn serve_calls(&mut self) {
+        let Some(observer) = &mut self.observer else { return };
+        let Some(notification) = observer.next() else { return };
+        if !self.reports.ready {
+            // The command's own calls come after this report, bubblewrap's before.
+            self.read_reports();
+        }
+        let Some(observer) = &mut self.observer else { return };
+        if self.reports.ready { observer.look(&notification) } else { observer.pass(&notification) }
+    }
+
     /// Learns the first process of the namespace, once bubblewrap names it.
     fn read_info(&mut self) {
         let Scope::Namespace(info) = &mut self.scope else { return };
@@ -315,16 +363,19 @@ impl<'a> Supervision<'a> {
         }
     }
 
+    /// The code with which a shell that stays says that the command ended. In a namespace no shell does, and the
+    /// command could only forge it.
+    fn reported_end(&self) -> Option<i32> {
+        self.reports.ended.filter(|_| matches!(self.scope, Scope::Descendants))
+    }
+
     /// Ends all processes, takes the last output, and sums up.
     fn finish(mut self, last: Last, began: Instant) -> Result<Ended, StartFailure> {
-        if matches!(last, Last::Crowded) {
-            let limit = self.limits.tree;
-            let note = format!("\nHames ended this command: it had {limit} processes, more than one may have.\n");
-            self.collector.push(note.as_bytes());
-        }
         let strays = self.count_strays();
         let duration = began.elapsed();
         let status = self.end_all()?;
+        // Not before: a call that nobody answers any more fails, and the command would go on with that.
+        let observed = self.observer.take().map(Observer::finish).unwrap_or_default();
         while self.report.is_some() && self.reads(Source::Report) {
             self.read_reports();
         }
@@ -335,8 +386,14 @@ impl<'a> Supervision<'a> {
             }
             self.read_output();
         }
+        if matches!(last, Last::Crowded) {
+            let limit = self.limits.tree;
+            let note = format!("\nHames ended this command: it had {limit} processes, more than one may have.\n");
+            self.collector.push(note.as_bytes());
+        }
+        let reported = self.reported_end();
         let capture = self.collector.finish();
-        if self.reports.nowhere {
+        if self.reports.nowhere && matches!(last, Last::Ended) {
             return Err(StartFailure::Nowhere);
         }
         if !self.reports.ready && matches!(last, Last::Ended) {
@@ -345,14 +402,24 @@ impl<'a> Supervision<'a> {
         let exit = match last {
             Last::TimedOut => Exit::TimedOut,
             Last::Cancelled | Last::Crowded => Exit::Signal(Signal::KILL.as_raw()),
-            Last::Ended => self.reports.ended.map_or_else(|| exit_of(status), shell_exit),
+            Last::Ended => match reported.map_or_else(|| exit_of(status), shell_exit) {
+                Exit::Signal(signal) if observed.exits.contains(&(128 + signal)) => Exit::Code(128 + signal),
+                exit => exit,
+            },
         };
-        Ok(Ended { exit, capture, strays: self.reports.strays.unwrap_or(strays), cwd: self.reports.cwd, duration })
+        Ok(Ended {
+            attempts: observed.attempts,
+            exit,
+            capture,
+            strays: self.reports.strays.unwrap_or(strays),
+            cwd: self.reports.cwd,
+            duration,
+        })
     }
 
     /// Counts what is left behind when nothing inside can: after a little while in which it may end by itself.
     fn count_strays(&self) -> u32 {
-        if !matches!(self.scope, Scope::Descendants) || self.reports.ended.is_none() {
+        if self.reported_end().is_none() {
             return 0;
         }
         let root = Pid::from_child(&self.child);
@@ -377,16 +444,17 @@ impl<'a> Supervision<'a> {
                     let mut fds = [PollFd::new(init, PollFlags::IN)];
                     let timeout = Timespec::try_from(LAST_WAIT).ok();
                     while rustix::event::poll(&mut fds, timeout.as_ref()) == Err(rustix::io::Errno::INTR) {}
-                } else {
-                    self.child.kill()?;
                 }
             }
-            Scope::Descendants => {
-                tree::end_descendants(Pid::from_child(&self.child));
-                self.child.kill()?;
-            }
+            Scope::Descendants => tree::end_descendants(Pid::from_child(&self.child)),
         }
-        self.child.wait()
+        self.child.kill()?;
+        let status = self.child.wait();
+        if let Some((_, init)) = &self.init {
+            // It is ours to reap where no other process adopts orphans, in a container say.
+            let _ = rustix::process::waitid(WaitId::PidFd(init.as_fd()), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
+        }
+        status
     }
 
     fn reads(&self, source: Source) -> bool {
@@ -395,46 +463,6 @@ impl<'a> Supervision<'a> {
         let mut fds = [PollFd::new(file, PollFlags::IN)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         rustix::event::poll(&mut fds, Some(&now)).is_ok_and(|count| count > 0)
-    }
-}
-
-/// What the scripts around the command report.
-#[derive(Debug, Default)]
-struct Reports {
-    pending: Vec<u8>,
-    ready: bool,
-    nowhere: bool,
-    cwd: Option<PathBuf>,
-    strays: Option<u32>,
-    ended: Option<i32>,
-}
-
-impl Reports {
-    fn push(&mut self, bytes: &[u8]) {
-        self.pending.extend_from_slice(bytes);
-        while let Some(end) = self.pending.iter().position(|&byte| byte == 0) {
-            let record: Vec<u8> = self.pending.drain(..=end).take(end).collect();
-            self.take(&record);
-        }
-        // Records are short; whatever else a command wrote here is nothing.
-        if self.pending.len() > 64 << 10 {
-            self.pending.clear();
-        }
-    }
-
-    fn take(&mut self, record: &[u8]) {
-        let number = |bytes: &[u8]| std::str::from_utf8(bytes).ok().and_then(|text| text.parse::<u32>().ok());
-        if record == b"ready" {
-            self.ready = true;
-        } else if record == b"nowhere" {
-            self.nowhere = true;
-        } else if let Some(path) = record.strip_prefix(b"cwd:") {
-            self.cwd = Some(OsString::from_vec(path.to_vec()).into());
-        } else if let Some(count) = record.strip_prefix(b"strays:") {
-            self.strays = number(count);
-        } else if let Some(code) = record.strip_prefix(b"ended:") {
-            self.ended = number(code).and_then(|code| i32::try_from(code).ok());
-        }
     }
 }
 

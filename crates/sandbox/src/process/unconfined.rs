@@ -12,6 +12,7 @@ use hames_protocol::port::{CommandSpec, Finished, Sandbox, SandboxProblem, Tmp, 
 
 use super::config::{ProcessLimits, SandboxConfig};
 use super::layout;
+use super::leftover;
 use super::outcome::{broken, explain, finished, io_problem, real_root};
 use super::output::Keeper;
 use super::running::Running;
@@ -42,6 +43,7 @@ impl Unconfined {
     /// # Errors
     /// When the workspace or the folder cannot be used.
     pub fn new(config: SandboxConfig) -> Result<Self, SandboxProblem> {
+        leftover::end_leftovers();
         let root = real_root(&config.root)?;
         let state = State::prepare(&config.state, &root, config.identity.as_ref())?;
         let home = std::env::var_os("HOME").map_or_else(|| state.home(), PathBuf::from);
@@ -82,6 +84,7 @@ impl Unconfined {
             timeout: Duration::from_millis(command.timeout_ms),
             capture_bytes: command.capture_bytes,
             keeper: Keeper::for_command(command, &self.state.tmp(), self.limits)?,
+            watch: None,
         };
         Ok(Prepared { launch, folder, scratch })
     }

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use hames_protocol::port::CommandSpec;
 
+use super::leftover;
+
 /// Variables that are taken over from the host: how to speak and what time it is.
 const TAKEN_OVER: [&str; 2] = ["LANG", "TZ"];
 /// Beginnings of more such names.
@@ -56,6 +58,7 @@ pub(crate) fn variables(command: &CommandSpec, places: &Places<'_>) -> Vec<(OsSt
     for (name, value) in FIXED {
         set(name, OsStr::new(value));
     }
+    set(leftover::OWNER, &leftover::own_name());
     set("PATH", &places.path);
     set("HOME", places.home.as_os_str());
     set("TMPDIR", places.tmp.as_os_str());

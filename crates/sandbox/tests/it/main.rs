@@ -6,6 +6,7 @@ mod manifest;
 mod process;
 mod process_confinement;
 mod process_end;
+mod process_observation;
 mod process_protection;
 mod process_refusal;
 mod process_view;

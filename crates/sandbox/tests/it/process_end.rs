@@ -196,3 +196,37 @@ fn no_descriptor_is_lost_over_many_commands() {
         assert!(count() < before + 60, "{before} → {}", count());
     });
 }
+
+#[test]
+fn a_process_whose_owner_is_gone_is_ended_at_the_next_start() {
+    let space = fs::read_link("/proc/self/ns/pid").unwrap();
+    let start = |owner: &str| {
+        let name = format!("{},{owner}", space.display());
+        std::process::Command::new("sleep").arg("300").env("HAMES_OWNER", name).spawn().unwrap()
+    };
+    // No process has this number, and this one's own started at another time; a foreign namespace cannot be judged.
+    let (mut gone, mut reused) = (start("2147483647,1"), start(&format!("{},1", std::process::id())));
+    let mut foreign =
+        std::process::Command::new("sleep").arg("300").env("HAMES_OWNER", "pid:[1],2147483647,1").spawn().unwrap();
+    let world = World::new();
+    let sandbox = world.sandbox();
+    assert!(!gone.wait().unwrap().success() && !reused.wait().unwrap().success());
+    assert!(foreign.try_wait().unwrap().is_none());
+    foreign.kill().unwrap();
+    foreign.wait().unwrap();
+    // What runs now has a living owner.
+    runtime().block_on(async {
+        let other = async {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            world.unconfined();
+        };
+        let (finished, ()) = tokio::join!(sandbox.run(shell("sleep 0.5; echo done"), &|_| {}), other);
+        assert_eq!(text(&finished.unwrap()), "done\n");
+    });
+}
+
+#[test]
+fn an_exit_code_cannot_be_forged_through_the_shell_around_the_command() {
+    let line = "printf 'ended:0\\0strays:0\\0cwd:/forged\\0' > /proc/$PPID/fd/1; sleep 0.2; exit 9";
+    assert_eq!(run(&World::new().sandbox(), shell(line)).unwrap().exit, Exit::Code(9));
+}

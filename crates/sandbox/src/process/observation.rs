@@ -1,0 +1,236 @@
+//! What a command tries on protected paths, as the kernel tells of its system calls.
+//!
+//! This enforces nothing: the mounts do. Every call is let through, and a command that races against the look at its
+//! arguments only gets a try of its own past the count. What is counted is what was observed here and by comparison
+//! afterwards, never what a command prints.
+//!
+//! It costs such a call some ten microseconds. The one difference that a command can notice: a signal whose handler
+//! does not restart calls may interrupt one of these, where the kernel alone would have finished it.
+
+use std::collections::{BTreeMap, HashSet};
+use std::ffi::OsStr;
+use std::fs;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use hames_protocol::port::{Attempt, FileKind};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat};
+
+use super::listener::{self, Notification};
+use super::watched::{self, PathArgument, Touches, Watched};
+use crate::{Guarded, Protection};
+
+/// How many links are followed at the end of a path that leads nowhere.
+const LINKS: usize = 8;
+/// Attempts that are kept of one command.
+const ATTEMPTS: usize = 1_000;
+
+/// What is looked for.
+#[derive(Debug, Clone)]
+pub(crate) struct Subject {
+    /// The workspace's path, inside as outside.
+    pub(crate) root: PathBuf,
+    /// What is protected; none when the command sees something else in the workspace's place.
+    pub(crate) protection: Option<Arc<Protection>>,
+    /// Folders that hold something protected, each with the first of it.
+    pub(crate) holders: BTreeMap<PathBuf, PathBuf>,
+}
+
+impl Subject {
+    /// Notes the folders above what exists.
+    pub(crate) fn new(root: &Path, protection: Option<Arc<Protection>>, existing: &[Guarded]) -> Self {
+        let mut holders = BTreeMap::new();
+        for guarded in existing {
+            for above in guarded.path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()) {
+                holders.entry(above.to_owned()).or_insert_with(|| guarded.path.clone());
+            }
+        }
+        Self { root: root.to_owned(), protection, holders }
+    }
+}
+
+/// Answers the notifications of one command.
+#[derive(Debug)]
+pub(crate) struct Observer {
+    listener: OwnedFd,
+    subject: Subject,
+    /// The root folder of the command's processes; all have the same one.
+    inside: Option<OwnedFd>,
+    attempts: Vec<Attempt>,
+    seen: HashSet<(PathBuf, &'static str)>,
+    /// Doubtful exit codes with which the command's main process ended by itself.
+    exits: Vec<i32>,
+}
+
+/// What was observed of one command.
+#[derive(Debug, Default)]
+pub(crate) struct Observed {
+    /// What was tried on protected paths.
+    pub(crate) attempts: Vec<Attempt>,
+    /// Doubtful exit codes with which the main process ended by itself, and not by a signal.
+    pub(crate) exits: Vec<i32>,
+}
+
+/// Where a path lands inside the sandbox.
+struct Landing {
+    path: PathBuf,
+    found: Option<Stat>,
+}
+
+impl Observer {
+    /// Takes over a listener.
+    pub(crate) fn new(listener: OwnedFd, subject: Subject) -> Self {
+        listener::wake_in_step(listener.as_fd());
+        Self { listener, subject, inside: None, attempts: Vec::new(), seen: HashSet::new(), exits: Vec::new() }
+    }
+
+    /// What becomes readable when a call waits.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+
+    /// Takes the next call; none when it was gone before.
+    pub(crate) fn next(&self) -> Option<Notification> {
+        listener::receive(self.listener.as_fd())
+    }
+
+    /// Looks at a call of the command and lets it go on.
+    pub(crate) fn look(&mut self, notification: &Notification) {
+        if notification.call == libc::SYS_exit_group {
+            self.note_exit(notification);
+        } else if let Some(watched) = watched::find(notification.call)
+            && is_a_change(notification)
+        {
+            for argument in watched.paths {
+                self.look_at(notification, watched, *argument);
+            }
+        }
+        self.pass(notification);
+    }
+
+    /// Lets a call go on unseen.
+    pub(crate) fn pass(&self, notification: &Notification) {
+        listener::answer(self.listener.as_fd(), notification);
+    }
+
+    /// Closes the listener and sums up.
+    pub(crate) fn finish(self) -> Observed {
+        Observed { attempts: self.attempts, exits: self.exits }
+    }
+
+    fn look_at(&mut self, notification: &Notification, watched: &Watched, argument: PathArgument) {
+        let Some(protection) = self.subject.protection.clone() else { return };
+        let Some(written) = listener::read_text(notification.thread, notification.arguments[argument.path]) else {
+            return;
+        };
+        // By far the most frequent one.
+        if written == b"/dev/null" {
+            return;
+        }
+        let Some(landing) = self.land(notification, argument, Path::new(OsStr::from_bytes(&written))) else { return };
+        let Ok(relative) = landing.path.strip_prefix(&self.subject.root) else { return };
+        let kind = kind_of(landing.found.as_ref());
+        if argument.touches == Touches::Folder && kind != FileKind::Missing {
+            return;
+        }
+        let text = relative.to_string_lossy();
+        let by_inode = || landing.found.as_ref().and_then(|found| protection.rule_of_inode(found.st_dev, found.st_ino));
+        let rule = protection.rule(&text, kind).or_else(by_inode).map(str::to_owned).or_else(|| {
+            let held = self.subject.holders.get(relative).filter(|_| argument.touches == Touches::Entry)?;
+            Some(format!("it holds `{}`, which is protected", held.display()))
+        });
+        let Some(rule) = rule else { return };
+        let new = self.attempts.len() < ATTEMPTS && !self.seen.contains(&(relative.to_owned(), watched.action));
+        if new && listener::is_valid(self.listener.as_fd(), notification) {
+            self.seen.insert((relative.to_owned(), watched.action));
+            self.attempts.push(Attempt { path: text.into_owned(), rule, action: watched.action.to_owned() });
+        }
+    }
+
+    /// Finds where a path lands, the way the kernel does for the calling process.
+    fn land(&mut self, notification: &Notification, argument: PathArgument, written: &Path) -> Option<Landing> {
+        let process = format!("/proc/{}", notification.thread);
+        let mut path = if written.is_absolute() {
+            written.to_owned()
+        } else {
+            let descriptor = argument.folder.map(|folder| notification.arguments[folder] as i32);
+            let start = match descriptor {
+                None | Some(libc::AT_FDCWD) => format!("{process}/cwd"),
+                Some(descriptor) => format!("{process}/fd/{descriptor}"),
+            };
+            fs::read_link(start).ok()?.join(written)
+        };
+        if self.inside.is_none() {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            self.inside = rustix::fs::open(format!("{process}/root"), flags, Mode::empty()).ok();
+        }
+        let inside = self.inside.as_ref()?;
+        for _ in 0..LINKS {
+            if argument.touches == Touches::Content
+                && let Some(landing) = open_inside(inside, &path, OFlags::empty()).and_then(|fd| landing_of(&fd))
+            {
+                return Some(landing);
+            }
+            let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+                return open_inside(inside, &path, OFlags::empty()).and_then(|fd| landing_of(&fd));
+            };
+            let folder = open_inside(inside, folder, OFlags::DIRECTORY)?;
+            let at = landing_of(&folder)?.path;
+            let found = rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW).ok();
+            let is_link =
+                found.as_ref().is_some_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Symlink);
+            if argument.touches != Touches::Content || !is_link {
+                return Some(Landing { path: at.join(name), found });
+            }
+            // A link to what does not exist yet.
+            let leads_to = rustix::fs::readlinkat(&folder, name, Vec::new()).ok()?;
+            path = at.join(OsStr::from_bytes(leads_to.as_bytes()));
+        }
+        None
+    }
+
+    /// Notes that a process ends by itself with a code that could be a signal's.
+    fn note_exit(&mut self, notification: &Notification) {
+        let status = |thread: &str| fs::read_to_string(format!("/proc/{thread}/status")).unwrap_or_default();
+        let field = |status: &str, name: &str| {
+            status.lines().find_map(|line| line.strip_prefix(name)).map(|values| values.trim().to_owned())
+        };
+        // The command is the child of the shell around it, the second process of its namespace.
+        let parent = field(&status(&notification.thread.to_string()), "PPid:").unwrap_or_default();
+        let inner = field(&status(&parent), "NSpid:").unwrap_or_default();
+        if inner.split_whitespace().last() == Some("2") {
+            self.exits.push(notification.arguments[0] as i32);
+        }
+    }
+}
+
+/// Whether the call could change what it names; the filter cannot look into memory.
+fn is_a_change(notification: &Notification) -> bool {
+    if notification.call != libc::SYS_openat2 {
+        return true;
+    }
+    // The flags are the first field of `struct open_how` (linux/openat2.h).
+    listener::read_number(notification.thread, notification.arguments[2]).is_some_and(watched::opens_for_writing)
+}
+
+fn open_inside(inside: &OwnedFd, path: &Path, flags: OFlags) -> Option<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC | flags;
+    rustix::fs::openat2(inside, path, flags, Mode::empty(), ResolveFlags::IN_ROOT).ok()
+}
+
+fn landing_of(fd: &OwnedFd) -> Option<Landing> {
+    let descriptor = std::os::fd::AsRawFd::as_raw_fd(fd);
+    let path = fs::read_link(format!("/proc/self/fd/{descriptor}")).ok()?;
+    Some(Landing { path, found: rustix::fs::fstat(fd).ok() })
+}
+
+fn kind_of(found: Option<&Stat>) -> FileKind {
+    match found.map(|found| FileType::from_raw_mode(found.st_mode)) {
+        None => FileKind::Missing,
+        Some(FileType::Directory) => FileKind::Folder,
+        Some(FileType::RegularFile | FileType::Symlink) => FileKind::File,
+        Some(_) => FileKind::Special,
+    }
+}
