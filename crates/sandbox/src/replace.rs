@@ -80,18 +80,23 @@ impl<'a> Draft<'a> {
     }
 
     fn create(folder: &'a OwnedFd) -> Result<Self, Refusal> {
-        let mode = Mode::from_raw_mode(0o666);
-        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-        match rustix::fs::openat(folder, ".", flags | OFlags::TMPFILE, mode) {
-            Ok(file) => return Ok(Self { folder, file: file.into(), name: None }),
+        match Self::open(folder, OsStr::new("."), OFlags::TMPFILE) {
+            Ok(file) => Ok(Self { folder, file, name: None }),
             // What file systems answer that have no files without a name.
-            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => {}
-            Err(error) => return Err(error.into()),
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => Self::create_named(folder),
+            Err(error) => Err(error.into()),
         }
+    }
+
+    fn create_named(folder: &'a OwnedFd) -> Result<Self, Refusal> {
         let name = draft_name();
-        let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
-        let file = rustix::fs::openat(folder, &name, flags, mode)?;
-        Ok(Self { folder, file: file.into(), name: Some(name) })
+        let file = Self::open(folder, &name, OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW)?;
+        Ok(Self { folder, file, name: Some(name) })
+    }
+
+    fn open(folder: &OwnedFd, name: &OsStr, how: OFlags) -> Result<File, Errno> {
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC | how;
+        Ok(rustix::fs::openat(folder, name, flags, Mode::from_raw_mode(0o666))?.into())
     }
 
     fn link(&self, name: &OsStr) -> Result<(), Errno> {
@@ -118,4 +123,46 @@ impl Drop for Draft<'_> {
 /// A name that nothing else has; the keys of a `RandomState` are the standard library's only source of chance.
 fn draft_name() -> OsString {
     format!("{PREFIX}{:016x}", RandomState::new().hash_one(std::process::id())).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a folder holds after `act` worked in it with a draft that has a name from the start.
+    fn after(act: impl FnOnce(Draft<'_>)) -> Vec<(OsString, Vec<u8>)> {
+        let place = tempfile::tempdir().unwrap();
+        std::fs::write(place.path().join("taken"), "old").unwrap();
+        let folder = rustix::fs::open(place.path(), OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
+        let mut draft = Draft::create_named(&folder).unwrap();
+        draft.file.write_all(b"new").unwrap();
+        act(draft);
+        let entries = std::fs::read_dir(place.path()).unwrap().map(Result::unwrap);
+        let mut held: Vec<_> = entries.map(|entry| (entry.file_name(), std::fs::read(entry.path()).unwrap())).collect();
+        held.sort();
+        held
+    }
+
+    fn held(files: &[(&str, &str)]) -> Vec<(OsString, Vec<u8>)> {
+        files.iter().map(|(name, bytes)| (OsString::from(name), bytes.as_bytes().to_vec())).collect()
+    }
+
+    #[test]
+    fn a_file_system_without_nameless_files_sees_no_half_written_one_either() {
+        assert_eq!(after(|draft| drop(draft)), held(&[("taken", "old")]));
+        let replaced = after(|draft| assert!(draft.publish_over(OsStr::new("taken")).is_ok()));
+        assert_eq!(replaced, held(&[("taken", "new")]));
+        let created = after(|draft| assert!(draft.publish_new(OsStr::new("free")).is_ok()));
+        assert_eq!(created, held(&[("free", "new"), ("taken", "old")]));
+        let refused = after(|draft| assert!(draft.publish_new(OsStr::new("taken")).is_err()));
+        assert_eq!(refused, held(&[("taken", "old")]));
+    }
+
+    #[test]
+    fn only_the_exact_form_of_a_name_is_a_half_written_file() {
+        assert!(is_draft(&draft_name()));
+        for name in [".hames-write-", ".hames-write-0123456789abcde", ".hames-write-0123456789abcdeg", "x"] {
+            assert!(!is_draft(OsStr::new(name)), "{name}");
+        }
+    }
 }

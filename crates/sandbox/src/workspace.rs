@@ -98,7 +98,8 @@ impl WorkspaceFiles {
         let path = jail.path_of(&spot.folder, &spot.rest)?;
         let kind = spot.kind();
         if !std::ptr::eq(jail, &self.jail) {
-            let path = spell(&Path::new(TMP).join(path));
+            let path: PathBuf = [Path::new(TMP), &path].iter().filter(|part| !part.as_os_str().is_empty()).collect();
+            let path = spell(&path);
             return Ok(Landing { path, kind, protected: Some(TMP_RULE.to_owned()) });
         }
         let path = if path.as_os_str().is_empty() { ".".to_owned() } else { spell(&path) };

@@ -165,9 +165,6 @@ impl Protection {
         if protection.tests == TestFiles::Guarded {
             protection.test_files = scan::test_files(&protection.root).map_err(problem)?;
             protection.test_folders = protection.test_files.iter().map(|path| folder_of(path).to_owned()).collect();
-            let everything = scan::files(&protection.root).map_err(problem)?;
-            protection.known_config =
-                everything.into_iter().filter(|path| protection.is_editable_config(path)).collect();
         }
         protection.take_stock().map_err(problem)?;
         Ok(protection)
@@ -216,8 +213,8 @@ impl Protection {
     /// being. Nothing but names that are looked for at a fixed place is listed.
     pub fn absent(&self) -> Vec<Absent> {
         let mut paths: BTreeSet<String> = names::ROOT_SETTINGS.iter().map(|&name| name.to_owned()).collect();
-        let git_folders = self.at_start.iter().filter_map(|path| scan::git_folder_of(path));
-        for git in git_folders.chain([".git".to_owned()]).filter(|git| self.root.join(git).is_dir()) {
+        let known = self.at_start.iter().filter_map(|path| scan::git_folder_of(&self.root, path));
+        for git in known.chain([".git".to_owned()]).filter(|git| self.root.join(git).is_dir()) {
             paths.extend([format!("{git}/hooks"), format!("{git}/info")]);
         }
         paths.extend(self.protect.literals().map(str::to_owned));
@@ -258,25 +255,19 @@ impl Protection {
         names::changes_runs(relative, self.test_folders.contains(folder_of(relative)))
     }
 
-    fn is_editable_config(&self, relative: &str) -> bool {
-        self.changes_runs(relative) && !names::is_runner_file(relative)
-    }
-
     /// Notes what exists at the start, and every second name of it.
     fn take_stock(&mut self) -> io::Result<()> {
-        let mut identities = HashMap::new();
+        let mut found = scan::guarded(self)?;
+        let config = found.iter().filter(|guarded| guarded.rule == names::RUNNER_RULE);
+        let config = config.filter_map(|guarded| guarded.path.to_str()).filter(|path| !names::is_runner_file(path));
+        self.known_config = config.map(str::to_owned).collect();
+        found.retain(|guarded| self.rule(&guarded.path.to_string_lossy(), guarded.kind.into()).is_some());
+
         let mut second_names = BTreeMap::new();
+        let mut identities = HashMap::new();
         let mut linked = false;
-        let found = scan::guarded(self)?;
         for guarded in &found {
-            if guarded.kind == GuardKind::Link {
-                let target = self.root.join(&guarded.path).canonicalize().ok();
-                let target = target.as_deref().and_then(|target| target.strip_prefix(&self.root).ok());
-                if let Some(target) = target.and_then(Path::to_str).filter(|target| !target.is_empty()) {
-                    let rule = format!("`{}`, which is protected, leads to it", guarded.path.display());
-                    second_names.insert(target.to_owned(), rule);
-                }
-            }
+            second_names.extend(self.target_of(guarded));
             scan::files_of(self, guarded, |path| {
                 let Ok(metadata) = self.root.join(path).symlink_metadata() else { return };
                 linked |= metadata.nlink() > 1;
@@ -290,8 +281,33 @@ impl Protection {
         }
         self.identities = identities;
         self.second_names = second_names;
-        self.at_start = scan::guarded(self)?.into_iter().map(|guarded| guarded.path).collect();
+        if !self.second_names.is_empty() {
+            found = scan::guarded(self)?;
+        }
+        self.at_start = found.into_iter().map(|guarded| guarded.path).collect();
         Ok(())
+    }
+
+    /// Where a protected link leads inside the workspace, with the rule for that.
+    fn target_of(&self, guarded: &Guarded) -> Option<(String, String)> {
+        if guarded.kind != GuardKind::Link {
+            return None;
+        }
+        let target = self.root.join(&guarded.path).canonicalize().ok()?;
+        // Test folders often link to the sources under test; only a link that is itself a test makes its target one.
+        let name = guarded.path.file_name()?.to_str()?;
+        let is_source = names::test_name(name) != names::TestName::Yes || !target.is_file();
+        if guarded.rule == names::TEST_RULE && is_source {
+            return None;
+        }
+        let target = target.strip_prefix(&self.root).ok()?.to_str().filter(|target| !target.is_empty())?;
+        Some((target.to_owned(), format!("`{}`, which is protected, leads to it", guarded.path.display())))
+    }
+}
+
+impl From<GuardKind> for FileKind {
+    fn from(kind: GuardKind) -> Self {
+        if kind == GuardKind::Folder { Self::Folder } else { Self::File }
     }
 }
 

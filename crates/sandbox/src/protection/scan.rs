@@ -58,18 +58,6 @@ fn mentions_tests(path: &Path) -> bool {
     read.is_ok() && (holds(b"unittest") || holds(b"def test"))
 }
 
-/// All files and links below the root, relative to it.
-pub(super) fn files(root: &Path) -> io::Result<Vec<String>> {
-    let found = Mutex::new(Vec::new());
-    each(root, root, Show::Everything, |path, kind| {
-        if let Some(text) = path.to_str().filter(|_| !kind.is_dir()) {
-            lock(&found).push(text.to_owned());
-        }
-        pruned(root, path, kind)
-    })?;
-    Ok(into_inner(found))
-}
-
 /// What exists and is protected, a wholly protected folder once.
 pub(super) fn guarded(protection: &Protection) -> io::Result<Vec<Guarded>> {
     let root = &protection.root;
@@ -116,6 +104,9 @@ fn writable(protection: &Protection, folder: &Path) -> Vec<PathBuf> {
 
 /// Calls `see` with each regular file of a protected path, relative to the root.
 pub(super) fn files_of(protection: &Protection, guarded: &Guarded, mut see: impl FnMut(&Path)) {
+    if guarded.kind == GuardKind::Link {
+        return;
+    }
     let path = protection.root.join(&guarded.path);
     for entry in walk::walker(&path, Show::Everything).build().flatten() {
         let is_file = entry.file_type().is_some_and(|kind| kind.is_file());
@@ -152,10 +143,11 @@ pub(super) fn bare_git_rule(root: &Path, relative: &str, is_folder: bool) -> Opt
     })
 }
 
-/// The git folder (relative to the root) of a protected path in it.
-pub(super) fn git_folder_of(path: &Path) -> Option<String> {
+/// The git folder (relative to the root) that a protected path shows to be a repository of its own.
+pub(super) fn git_folder_of(root: &Path, path: &Path) -> Option<String> {
     let (folder, name) = path.to_str()?.rsplit_once('/')?;
-    (names::is_git_setting(name) && folder.split('/').any(|part| part == ".git")).then(|| folder.to_owned())
+    let is_repository = folder.split('/').any(|part| part == ".git") || is_git_folder(&root.join(folder));
+    (name == "config" && is_repository).then(|| folder.to_owned())
 }
 
 /// What git itself asks of a folder before it takes it for a repository.

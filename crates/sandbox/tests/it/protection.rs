@@ -1,12 +1,14 @@
 //! What is protected, on real workspaces.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::sync::Arc;
 
-use hames_protocol::port::FileKind;
-use hames_sandbox::{GuardKind, Protection, ProtectionConfig, Since, TestFiles};
+use hames_protocol::port::{FileKind, Workspace as _};
+use hames_sandbox::{GuardKind, Protection, ProtectionConfig, Since, TestFiles, WorkspaceFiles};
 
-use crate::folder_with as workspace;
+use crate::folder_with;
 
 fn guarded_tests() -> ProtectionConfig {
     ProtectionConfig { tests: TestFiles::Guarded, ..ProtectionConfig::default() }
@@ -33,7 +35,7 @@ fn existing(protection: &Protection) -> Vec<(String, GuardKind)> {
 
 #[test]
 fn settings_are_protected_whether_or_not_they_exist() {
-    let folder = workspace(&["src/a.rs"]);
+    let folder = folder_with(&["src/a.rs"]);
     let protection = Protection::new(folder.path(), ProtectionConfig::default()).unwrap();
     for path in
         [".hames/config.toml", ".mcp.json", ".vscode/tasks.json", ".git/hooks/pre-commit", "a/.git/config", ".git"]
@@ -47,7 +49,7 @@ fn settings_are_protected_whether_or_not_they_exist() {
 
 #[test]
 fn tests_that_exist_are_protected_and_new_ones_may_be_added() {
-    let folder = workspace(&["tests/test_a.py", "tests/data.json", "pyproject.toml", "setup.cfg", "testold.py"]);
+    let folder = folder_with(&["tests/test_a.py", "tests/data.json", "pyproject.toml", "setup.cfg", "testold.py"]);
     fs::write(folder.path().join("testold.py"), "import unittest\n").unwrap();
     let protection = Protection::new(folder.path(), guarded_tests()).unwrap();
     for path in ["tests/test_a.py", "tests/data.json", "testold.py"] {
@@ -63,7 +65,7 @@ fn tests_that_exist_are_protected_and_new_ones_may_be_added() {
 
 #[test]
 fn tests_that_are_ignored_or_belong_to_packages_stay_open() {
-    let folder = workspace(&["build/test_a.py", "node_modules/x/test/a.js", "test_b.py"]);
+    let folder = folder_with(&["build/test_a.py", "node_modules/x/test/a.js", "test_b.py"]);
     fs::write(folder.path().join(".gitignore"), "build/\n").unwrap();
     let protection = Protection::new(folder.path(), guarded_tests()).unwrap();
     assert_eq!(existing(&protection), [("test_b.py".to_owned(), GuardKind::File)]);
@@ -71,7 +73,7 @@ fn tests_that_are_ignored_or_belong_to_packages_stay_open() {
 
 #[test]
 fn a_wholly_protected_folder_is_listed_once_and_tests_singly() {
-    let folder = workspace(&[
+    let folder = folder_with(&[
         ".git/HEAD",
         ".git/config",
         ".git/hooks/pre-commit",
@@ -101,7 +103,7 @@ fn a_wholly_protected_folder_is_listed_once_and_tests_singly() {
 
 #[test]
 fn what_came_past_the_protection_is_told_from_what_was_there() {
-    let folder = workspace(&[".envrc"]);
+    let folder = folder_with(&[".envrc"]);
     let protection = Protection::new(folder.path(), guarded_tests()).unwrap();
     for late in ["x/.git/hooks/pre-commit", "conftest.py", "bare/HEAD", "bare/objects/a", "bare/refs/a", "bare/config"]
     {
@@ -121,7 +123,7 @@ fn what_came_past_the_protection_is_told_from_what_was_there() {
 
 #[test]
 fn progress_stays_writable_in_the_protected_folder() {
-    let folder = workspace(&[".hames/config.toml", ".hames/progress.md"]);
+    let folder = folder_with(&[".hames/config.toml", ".hames/progress.md"]);
     let protection = Protection::new(folder.path(), ProtectionConfig::default()).unwrap();
     let guarded = protection.existing().unwrap();
     assert_eq!(guarded.len(), 1);
@@ -131,7 +133,7 @@ fn progress_stays_writable_in_the_protected_folder() {
 
 #[test]
 fn named_paths_that_do_not_exist_are_listed() {
-    let folder = workspace(&[".git/HEAD", ".vscode/x", "a/.git/config"]);
+    let folder = folder_with(&[".git/HEAD", ".vscode/x", "a/.git/config"]);
     let protection =
         Protection::new(folder.path(), config(&["deploy/key.pem", "*.lock", "/plan"], &[".claude"])).unwrap();
     let absent: Vec<_> = protection.absent().into_iter().map(|absent| absent.path).collect();
@@ -152,7 +154,7 @@ fn named_paths_that_do_not_exist_are_listed() {
 
 #[test]
 fn the_globs_of_the_user_add_and_take_away() {
-    let folder = workspace(&["secret/a", "secret/open/b", "x/Cargo.lock", ".vscode/settings.json"]);
+    let folder = folder_with(&["secret/a", "secret/open/b", "x/Cargo.lock", ".vscode/settings.json"]);
     let globs = config(&["secret/", "*.lock", "./top.txt"], &["secret/open", ".vscode/settings.json"]);
     let protection = Protection::new(folder.path(), globs).unwrap();
     assert_eq!(rule(&protection, "secret/a").unwrap(), "`--protect secret/`");
@@ -168,7 +170,7 @@ fn the_globs_of_the_user_add_and_take_away() {
 
 #[test]
 fn a_glob_that_cannot_work_is_refused_by_name() {
-    let folder = workspace(&[]);
+    let folder = folder_with(&[]);
     for glob in ["", "#x", "a/../../b", "x[", "!"] {
         let problem = Protection::new(folder.path(), config(&[glob], &[])).unwrap_err().to_string();
         assert!(problem.contains(&format!("`{glob}`")) && problem.contains("--protect"), "{problem}");
@@ -179,12 +181,43 @@ fn a_glob_that_cannot_work_is_refused_by_name() {
 
 #[test]
 fn a_second_name_of_a_protected_file_is_protected_as_well() {
-    let folder = workspace(&["tests/test_a.py", "envs/dev"]);
+    let folder = folder_with(&["tests/test_a.py", "envs/dev"]);
     fs::hard_link(folder.path().join("tests/test_a.py"), folder.path().join("twin")).unwrap();
-    std::os::unix::fs::symlink("envs/dev", folder.path().join(".envrc")).unwrap();
+    symlink("envs/dev", folder.path().join(".envrc")).unwrap();
     let protection = Protection::new(folder.path(), guarded_tests()).unwrap();
     assert!(rule(&protection, "twin").unwrap().contains("tests/test_a.py"));
     assert!(rule(&protection, "envs/dev").unwrap().contains(".envrc"));
     let paths: Vec<_> = existing(&protection).into_iter().map(|(path, _)| path).collect();
     assert_eq!(paths, [".envrc", "envs/dev", "tests/test_a.py", "twin"]);
+}
+
+#[test]
+fn a_test_folder_that_links_to_the_sources_does_not_protect_them() {
+    let folder = folder_with(&["src/a.py", "tests/test_a.py", "checks/b.py"]);
+    symlink("../src", folder.path().join("tests/src")).unwrap();
+    symlink("../src/a.py", folder.path().join("tests/a.py")).unwrap();
+    symlink("../checks/b.py", folder.path().join("tests/test_b.py")).unwrap();
+    let protection = Protection::new(folder.path(), guarded_tests()).unwrap();
+    assert_eq!(rule(&protection, "src/a.py"), None);
+    assert_eq!(rule(&protection, "src/new.py"), None);
+    assert!(rule(&protection, "checks/b.py").unwrap().contains("tests/test_b.py"));
+}
+
+#[test]
+fn a_protected_link_that_leads_out_is_not_followed() {
+    let (folder, outside) = (folder_with(&[]), folder_with(&["secret"]));
+    symlink(outside.path(), folder.path().join(".vscode")).unwrap();
+    let protection = Protection::new(folder.path(), ProtectionConfig::default()).unwrap();
+    assert_eq!(existing(&protection), [(".vscode".to_owned(), GuardKind::Link)]);
+    let files = WorkspaceFiles::open(folder.path(), None, Arc::new(protection)).unwrap();
+    assert_eq!(files.protected_files().unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn editable_configuration_stays_protected_when_the_user_says_so() {
+    let folder = folder_with(&["setup.cfg", "test_a.py"]);
+    let globs = ProtectionConfig { tests: TestFiles::Guarded, ..config(&["setup.cfg"], &[]) };
+    let protection = Protection::new(folder.path(), globs).unwrap();
+    assert_eq!(rule(&protection, "setup.cfg").unwrap(), "`--protect setup.cfg`");
+    assert!(protection.existing().unwrap().iter().all(|guarded| guarded.since == Since::Start));
 }
