@@ -1,6 +1,6 @@
 //! The tool chains that a user has in the home folder: which folders commands must see for them, and no others.
 //!
-//! What a manager keeps beside its tools may hold credentials (`~/.cargo/credentials.toml`), so folders are named one
+//! What lies beside the tools may hold credentials (`~/.cargo/credentials.toml`), so folders are named one
 //! by one. A chain is shown when its programs are on the search path, that is when they would run outside as well.
 
 use std::collections::BTreeSet;
@@ -16,8 +16,8 @@ pub struct Toolchains {
     pub variables: Vec<(String, OsString)>,
 }
 
-/// A manager of tool chains. Paths are relative to its own folder.
-struct Manager {
+/// Where one kind of tool chain lies. Paths are relative to its own folder.
+struct Chain {
     /// Its folder, relative to the home folder.
     folder: &'static str,
     /// The variable that names its folder; set to it inside, and followed where the user has set it.
@@ -26,26 +26,26 @@ struct Manager {
     shown: &'static [&'static str],
 }
 
-/// Where managers keep their tools, by their own documentation.
-const MANAGERS: [Manager; 15] = [
-    Manager { folder: ".cargo", variable: Some("CARGO_HOME"), shown: &["bin", "registry", "git"] },
-    Manager { folder: ".rustup", variable: Some("RUSTUP_HOME"), shown: &["."] },
-    Manager { folder: ".pyenv", variable: Some("PYENV_ROOT"), shown: &["."] },
-    Manager { folder: ".local/share/uv", variable: None, shown: &["python", "tools"] },
-    Manager { folder: ".local/share/pipx", variable: None, shown: &["venvs"] },
-    Manager { folder: ".local", variable: None, shown: &["bin"] },
-    Manager { folder: ".nvm", variable: None, shown: &["versions"] },
-    Manager { folder: ".volta", variable: Some("VOLTA_HOME"), shown: &["bin", "tools"] },
-    Manager { folder: ".local/share/fnm", variable: None, shown: &["."] },
-    Manager { folder: ".bun", variable: None, shown: &["bin"] },
-    Manager { folder: ".deno", variable: None, shown: &["bin"] },
-    Manager { folder: ".rbenv", variable: Some("RBENV_ROOT"), shown: &["."] },
-    Manager { folder: ".local/share/mise", variable: None, shown: &["installs", "shims"] },
-    Manager { folder: ".sdkman", variable: Some("SDKMAN_DIR"), shown: &["candidates"] },
-    Manager { folder: "go", variable: None, shown: &["bin", "pkg/mod"] },
+/// Where tool chains lie, by the documentation of what installs them.
+const CHAINS: [Chain; 15] = [
+    Chain { folder: ".cargo", variable: Some("CARGO_HOME"), shown: &["bin", "registry", "git"] },
+    Chain { folder: ".rustup", variable: Some("RUSTUP_HOME"), shown: &["."] },
+    Chain { folder: ".pyenv", variable: Some("PYENV_ROOT"), shown: &["."] },
+    Chain { folder: ".local/share/uv", variable: None, shown: &["python", "tools"] },
+    Chain { folder: ".local/share/pipx", variable: None, shown: &["venvs"] },
+    Chain { folder: ".local", variable: None, shown: &["bin"] },
+    Chain { folder: ".nvm", variable: None, shown: &["versions"] },
+    Chain { folder: ".volta", variable: Some("VOLTA_HOME"), shown: &["bin", "tools"] },
+    Chain { folder: ".local/share/fnm", variable: None, shown: &["."] },
+    Chain { folder: ".bun", variable: None, shown: &["bin"] },
+    Chain { folder: ".deno", variable: None, shown: &["bin"] },
+    Chain { folder: ".rbenv", variable: Some("RBENV_ROOT"), shown: &["."] },
+    Chain { folder: ".local/share/mise", variable: None, shown: &["installs", "shims"] },
+    Chain { folder: ".sdkman", variable: Some("SDKMAN_DIR"), shown: &["candidates"] },
+    Chain { folder: "go", variable: None, shown: &["bin", "pkg/mod"] },
 ];
 
-/// The manager that cargo's proxies need as well.
+/// What cargo's proxies need as well.
 const RUSTUP: &str = ".rustup";
 
 impl Toolchains {
@@ -56,16 +56,16 @@ impl Toolchains {
         let mut folders = BTreeSet::new();
         let mut variables = Vec::new();
         let mut with_cargo = false;
-        for manager in &MANAGERS {
-            let own = manager.variable.and_then(&variable).map(PathBuf::from).filter(|path| path.is_absolute());
-            let base = own.unwrap_or_else(|| home.join(manager.folder));
+        for chain in &CHAINS {
+            let own = chain.variable.and_then(&variable).map(PathBuf::from).filter(|path| path.is_absolute());
+            let base = own.unwrap_or_else(|| home.join(chain.folder));
             let used = searched.iter().any(|folder| folder.starts_with(&base));
-            if !used && !(manager.folder == RUSTUP && with_cargo) {
+            if !used && !(chain.folder == RUSTUP && with_cargo) {
                 continue;
             }
-            with_cargo |= manager.folder == ".cargo";
-            folders.extend(manager.shown.iter().map(|shown| base.join(shown)).filter(|shown| shown.exists()));
-            variables.extend(manager.variable.map(|name| (name.to_owned(), base.into_os_string())));
+            with_cargo |= chain.folder == ".cargo";
+            folders.extend(chain.shown.iter().map(|shown| base.join(shown)).filter(|shown| shown.exists()));
+            variables.extend(chain.variable.map(|name| (name.to_owned(), base.into_os_string())));
         }
         // A virtual environment of Python is wherever its user made it.
         let environments = searched.iter().filter_map(|folder| folder.parent());

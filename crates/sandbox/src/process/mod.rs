@@ -18,6 +18,7 @@ mod outcome;
 mod output;
 mod placeholder;
 mod refusal;
+mod report;
 mod running;
 mod script;
 mod state;

@@ -53,8 +53,33 @@ pub(crate) fn broken() -> SandboxProblem {
 /// The workspace's real path.
 ///
 /// # Errors
-/// When it is not there.
+/// When it is not there, or is everything.
 pub(crate) fn real_root(root: &Path) -> Result<PathBuf, SandboxProblem> {
     let unusable = |error| SandboxProblem(format!("The workspace {} cannot be used: {error}.", root.display()));
-    root.canonicalize().map_err(unusable)
+    let root = root.canonicalize().map_err(unusable)?;
+    if root.parent().is_none() {
+        return Err(SandboxProblem("The root folder cannot be the workspace. Name a folder below it.".to_owned()));
+    }
+    Ok(root)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_system_that_forbids_user_namespaces_is_told_with_the_remedy() {
+        // As bubblewrap 0.8 words it.
+        for said in [
+            "bwrap: No permissions to create new namespace, likely because the kernel does not allow non-privileged \
+             user namespaces.",
+            "bwrap: Creating new namespace failed: Operation not permitted",
+            "bwrap: setting up uid map: Permission denied",
+        ] {
+            let problem = explain(&StartFailure::Setup(said.to_owned()));
+            assert!(problem.0.contains(said.trim_end_matches('.')) && problem.0.contains("sysctl"), "{problem}");
+        }
+        let other = explain(&StartFailure::Setup("bwrap: Can't mount proc".to_owned()));
+        assert!(!other.0.contains("sysctl"), "{other}");
+    }
 }

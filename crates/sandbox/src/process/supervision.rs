@@ -10,7 +10,6 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
-use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -30,6 +29,7 @@ use super::feed::Feed;
 use super::listener;
 use super::observation::{Observer, Subject};
 use super::output::{Collector, Keeper};
+use super::report::Reports;
 use super::tree;
 
 /// How often the processes of a command are counted.
@@ -246,7 +246,7 @@ impl<'a> Supervision<'a> {
             if has(Source::Output) {
                 self.read_output();
             }
-            if has(Source::Child) || self.reports.ended.is_some() {
+            if has(Source::Child) || self.reported_end().is_some() {
                 return Last::Ended;
             }
             // Until its first process is known a namespace cannot be ended safely; that takes a few milliseconds.
@@ -363,13 +363,14 @@ impl<'a> Supervision<'a> {
         }
     }
 
+    /// The code with which a shell that stays says that the command ended. In a namespace no shell does, and the
+    /// command could only forge it.
+    fn reported_end(&self) -> Option<i32> {
+        self.reports.ended.filter(|_| matches!(self.scope, Scope::Descendants))
+    }
+
     /// Ends all processes, takes the last output, and sums up.
     fn finish(mut self, last: Last, began: Instant) -> Result<Ended, StartFailure> {
-        if matches!(last, Last::Crowded) {
-            let limit = self.limits.tree;
-            let note = format!("\nHames ended this command: it had {limit} processes, more than one may have.\n");
-            self.collector.push(note.as_bytes());
-        }
         let strays = self.count_strays();
         let duration = began.elapsed();
         let status = self.end_all()?;
@@ -385,6 +386,12 @@ impl<'a> Supervision<'a> {
             }
             self.read_output();
         }
+        if matches!(last, Last::Crowded) {
+            let limit = self.limits.tree;
+            let note = format!("\nHames ended this command: it had {limit} processes, more than one may have.\n");
+            self.collector.push(note.as_bytes());
+        }
+        let reported = self.reported_end();
         let capture = self.collector.finish();
         if self.reports.nowhere && matches!(last, Last::Ended) {
             return Err(StartFailure::Nowhere);
@@ -395,7 +402,7 @@ impl<'a> Supervision<'a> {
         let exit = match last {
             Last::TimedOut => Exit::TimedOut,
             Last::Cancelled | Last::Crowded => Exit::Signal(Signal::KILL.as_raw()),
-            Last::Ended => match self.reports.ended.map_or_else(|| exit_of(status), shell_exit) {
+            Last::Ended => match reported.map_or_else(|| exit_of(status), shell_exit) {
                 Exit::Signal(signal) if observed.exits.contains(&(128 + signal)) => Exit::Code(128 + signal),
                 exit => exit,
             },
@@ -412,7 +419,7 @@ impl<'a> Supervision<'a> {
 
     /// Counts what is left behind when nothing inside can: after a little while in which it may end by itself.
     fn count_strays(&self) -> u32 {
-        if !matches!(self.scope, Scope::Descendants) || self.reports.ended.is_none() {
+        if self.reported_end().is_none() {
             return 0;
         }
         let root = Pid::from_child(&self.child);
@@ -456,46 +463,6 @@ impl<'a> Supervision<'a> {
         let mut fds = [PollFd::new(file, PollFlags::IN)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         rustix::event::poll(&mut fds, Some(&now)).is_ok_and(|count| count > 0)
-    }
-}
-
-/// What the scripts around the command report.
-#[derive(Debug, Default)]
-struct Reports {
-    pending: Vec<u8>,
-    ready: bool,
-    nowhere: bool,
-    cwd: Option<PathBuf>,
-    strays: Option<u32>,
-    ended: Option<i32>,
-}
-
-impl Reports {
-    fn push(&mut self, bytes: &[u8]) {
-        self.pending.extend_from_slice(bytes);
-        while let Some(end) = self.pending.iter().position(|&byte| byte == 0) {
-            let record: Vec<u8> = self.pending.drain(..=end).take(end).collect();
-            self.take(&record);
-        }
-        // Records are short; whatever else a command wrote here is nothing.
-        if self.pending.len() > 64 << 10 {
-            self.pending.clear();
-        }
-    }
-
-    fn take(&mut self, record: &[u8]) {
-        let number = |bytes: &[u8]| std::str::from_utf8(bytes).ok().and_then(|text| text.parse::<u32>().ok());
-        if record == b"ready" {
-            self.ready = true;
-        } else if record == b"nowhere" {
-            self.nowhere = true;
-        } else if let Some(path) = record.strip_prefix(b"cwd:") {
-            self.cwd = Some(OsString::from_vec(path.to_vec()).into());
-        } else if let Some(count) = record.strip_prefix(b"strays:") {
-            self.strays = number(count);
-        } else if let Some(code) = record.strip_prefix(b"ended:") {
-            self.ended = number(code).and_then(|code| i32::try_from(code).ok());
-        }
     }
 }
 

@@ -224,3 +224,9 @@ fn a_process_whose_owner_is_gone_is_ended_at_the_next_start() {
         assert_eq!(text(&finished.unwrap()), "done\n");
     });
 }
+
+#[test]
+fn an_exit_code_cannot_be_forged_through_the_shell_around_the_command() {
+    let line = "printf 'ended:0\\0strays:0\\0cwd:/forged\\0' > /proc/$PPID/fd/1; sleep 0.2; exit 9";
+    assert_eq!(run(&World::new().sandbox(), shell(line)).unwrap().exit, Exit::Code(9));
+}
