@@ -216,7 +216,7 @@ impl<'a> Supervision<'a> {
             init: None,
             output: Some(output.into()),
             report: Some(report.into()),
-            reports: Reports::default(),
+            reports: Reports { tells_end: adopts, ..Reports::default() },
             observer,
             collector: Collector::new(launch.capture_bytes),
             keeper: launch.keeper,
@@ -463,6 +463,8 @@ impl<'a> Supervision<'a> {
 #[derive(Debug, Default)]
 struct Reports {
     pending: Vec<u8>,
+    /// Whether the end is told here. Commands can write here too, so in a namespace only the kernel tells it.
+    tells_end: bool,
     ready: bool,
     nowhere: bool,
     cwd: Option<PathBuf>,
@@ -488,12 +490,13 @@ impl Reports {
         if record == b"ready" {
             self.ready = true;
         } else if record == b"nowhere" {
-            self.nowhere = true;
+            // After the first report it is the command that writes.
+            self.nowhere = !self.ready;
         } else if let Some(path) = record.strip_prefix(b"cwd:") {
             self.cwd = Some(OsString::from_vec(path.to_vec()).into());
         } else if let Some(count) = record.strip_prefix(b"strays:") {
             self.strays = number(count);
-        } else if let Some(code) = record.strip_prefix(b"ended:") {
+        } else if let Some(code) = record.strip_prefix(b"ended:").filter(|_| self.tells_end) {
             self.ended = number(code).and_then(|code| i32::try_from(code).ok());
         }
     }
