@@ -170,18 +170,26 @@ impl Checks {
             return Ok(());
         }
         let alone = self.prepare_control(kept, runner, Content::Alone).await?;
+        let heard = |ran: &Ran| control::is_heard(ran.exit, ran.report, &ran.output, &alone.mark, runner);
         let judged = self.compare(kept).await?;
         let mut view = judged.view;
-        view.originals.extend(alone.files);
+        view.originals.extend(alone.files.clone());
         view.left_out.extend(judged.new_tests.into_iter().filter(|path| control::carries(runner, path)));
-        let ran = self.run(&command, view, Tmp::Fresh).await?;
-        if control::is_heard(ran.exit, ran.report, &ran.output, &alone.mark, runner) {
+        let silencer = if heard(&self.run(&command, view, Tmp::Fresh).await?) {
+            Some("The code under test keeps the tests from running or from failing.")
+        } else if let Untouched::At(tree) = self.untouched().await? {
+            // Silent with the work and without its code, but not before the work: what runs the tests was changed, a
+            // makefile, a setting or the runner itself.
+            let view = View { stand_in: Some(tree), originals: alone.files.clone(), ..View::default() };
+            let ran = self.run(&command, view, Tmp::Fresh).await?;
+            heard(&ran).then_some("On the untouched copy they fail: what runs the tests was changed.")
+        } else {
+            None
+        };
+        if let Some(why) = silencer {
             evidence.verdict = Verdict::Unverifiable;
-            evidence.reason = format!(
-                "{} reported success even with tests added that must fail. The code under test keeps the tests from \
-                 running or from failing.",
-                runner.name()
-            );
+            let name = runner.name();
+            evidence.reason = format!("{name} reported success even with tests added that must fail. {why}");
         }
         Ok(())
     }

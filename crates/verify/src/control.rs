@@ -4,7 +4,7 @@
 //! nothing, or skip what it is imported by. None of that needs to be recognised: whoever runs the tests and means it
 //! must fail now. A check that still passes may have a good reason: it chooses its tests by name. So it runs a third
 //! time, with the failing tests alone, where no code under test is imported. If they are heard then, the code under
-//! test is what silenced them.
+//! test is what silenced them; if they are heard only on the untouched copy, what runs the tests was changed.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -42,7 +42,8 @@ impl Reports {
         if record == b"ready" {
             self.ready = true;
         } else if record == b"nowhere" {
-            self.nowhere = true;
+            // After the first report it is the command that writes.
+            self.nowhere = !self.ready;
         } else if let Some(path) = record.strip_prefix(b"cwd:") {
             self.cwd = Some(OsString::from_vec(path.to_vec()).into());
         } else if let Some(count) = record.strip_prefix(b"strays:") {

@@ -137,6 +137,16 @@ fn a_command_that_kills_everything_it_can_see_is_still_only_a_command() {
 }
 
 #[test]
+fn a_command_cannot_report_its_own_end() {
+    let world = World::new();
+    let sandbox = world.sandbox();
+    for report in ["ended:0", "nowhere", "ready"] {
+        let finished = run(&sandbox, shell(&format!("printf '{report}\\0' > /proc/$PPID/fd/1; exit 3"))).unwrap();
+        assert_eq!(finished.exit, Exit::Code(3), "{report}");
+    }
+}
+
+#[test]
 fn a_printer_of_fifty_megabytes_is_fast_and_bounded() {
     each(&World::new(), |sandbox| {
         let began = Instant::now();

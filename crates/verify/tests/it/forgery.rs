@@ -137,3 +137,29 @@ async fn new_tests_count_and_leave_the_control_heard() {
     assert_eq!(judgement.verdict, Verdict::Pass, "{judgement:?}");
     assert!(matches!(judgement.evidence[0].kind, CheckKind::Tests { ran: 4, untouched: Some(2), .. }));
 }
+
+#[tokio::test]
+async fn a_changed_way_to_run_the_tests_is_told() {
+    let makefile = format!("test:\n\t{UNITTEST}\n");
+    let forged = "test:\n\t@echo; echo 'Ran 2 tests in 0.001s'; echo; echo OK\n";
+    let runner = "import runpy, sys\nsys.argv = ['unittest', 'discover', '-s', 'tests', '-t', '.']\n\
+                  runpy.run_module('unittest', run_name='__main__')\n";
+    let patched = format!(
+        "import unittest\nunittest.TestResult.addFailure = lambda *a: None\n\
+                           unittest.TestResult.addError = lambda *a: None\n{runner}"
+    );
+    for (command, file, honest, forged) in
+        [("make test", "Makefile", makefile.as_str(), forged), ("python3 run.py", "run.py", runner, patched.as_str())]
+    {
+        for (text, pricing, expected) in [(honest, FIXED, Verdict::Pass), (forged, PRICING, Verdict::Unverifiable)] {
+            let trial = Trial::checkout(&[command]);
+            trial.write(file, honest);
+            let work = |trial: &Trial| {
+                trial.write(file, text);
+                trial.write("pricing.py", pricing);
+            };
+            let judgement = trial.judged(work).await.unwrap();
+            assert_eq!(judgement.verdict, expected, "{command}: {judgement:?}");
+        }
+    }
+}
