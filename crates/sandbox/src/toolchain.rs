@@ -60,7 +60,8 @@ impl Toolchains {
             let own = chain.variable.and_then(&variable).map(PathBuf::from).filter(|path| path.is_absolute());
             let base = own.unwrap_or_else(|| home.join(chain.folder));
             let used = searched.iter().any(|folder| folder.starts_with(&base));
-            if !used && !(chain.folder == RUSTUP && with_cargo) {
+            let needed_by_cargo = chain.folder == RUSTUP && with_cargo;
+            if !(used || needed_by_cargo) {
                 continue;
             }
             with_cargo |= chain.folder == ".cargo";
