@@ -13,7 +13,7 @@ use crate::duration;
 #[command(
     after_help = "`hames -p PROMPT` is short for `hames run PROMPT`.\n\nExit codes: 0 done or answered, 1 internal error, \
 2 usage or configuration, 3 a limit or stuck, 4 not verified, 5 a tool failed for good, 6 the model or provider failed, \
-7 needs a person, 130 cancelled by SIGINT, 143 by SIGTERM."
+7 needs a person, 130 cancelled by SIGINT, 143 by SIGTERM, 141 nobody reads standard output any more."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]

@@ -5,6 +5,7 @@ mod choice;
 mod duration;
 mod exit;
 mod identity;
+mod outlet;
 mod output;
 mod prompt;
 mod run;
@@ -21,19 +22,33 @@ use crate::args::{Cli, Verb};
 use crate::exit::Failure;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse_from(args::with_short_run(std::env::args_os()));
+    let cli = match Cli::try_parse_from(args::with_short_run(std::env::args_os())) {
+        Ok(cli) => cli,
+        Err(said) => return end(said_by_clap(&said)),
+    };
     let done = match cli.verb {
         Verb::Run(options) => block_on(run::run(options)),
         Verb::Sandbox(options) => block_on(sandbox::run(options)),
         Verb::Session(verb) => session::run(verb),
         Verb::Script(verb) => block_on(script::run(verb)),
     };
-    match done {
-        Ok(code) => code,
-        Err(failure) => {
-            output::complain(&failure.message);
-            failure.code()
+    end(done)
+}
+
+fn end(done: Result<ExitCode, Failure>) -> ExitCode {
+    done.unwrap_or_else(|failure| {
+        if let Some(message) = &failure.message {
+            output::complain(message);
         }
+        failure.code()
+    })
+}
+
+/// Prints help, which is data, or what is wrong with the arguments.
+fn said_by_clap(said: &clap::Error) -> Result<ExitCode, Failure> {
+    match said.print() {
+        Err(error) if !said.use_stderr() => Err(Failure::output(&error)),
+        _ => Ok(ExitCode::from(u8::try_from(said.exit_code()).unwrap_or(2))),
     }
 }
 

@@ -1,7 +1,7 @@
 //! What is printed: data on standard output, everything else on standard error, no control character raw.
 
 use std::io::Write;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use hames::protocol::port::Observer;
 use hames::protocol::{
@@ -12,6 +12,7 @@ use hames::protocol::{
 use crate::args::OutputFormat;
 use crate::duration;
 use crate::exit::Failure;
+use crate::outlet::Outlet;
 
 /// Waits longer than this are shown, in milliseconds.
 const SHOWN_WAIT_MS: u64 = 10_000;
@@ -34,13 +35,7 @@ pub(crate) fn plain(text: &str) -> String {
 pub(crate) fn print_line(text: &str) -> Result<(), Failure> {
     let mut stdout = std::io::stdout().lock();
     let written = writeln!(stdout, "{text}").and_then(|()| stdout.flush());
-    written.map_err(|error| match error.kind() {
-        // Whoever reads has seen enough; that is no error of ours, but the rest is lost.
-        std::io::ErrorKind::BrokenPipe => {
-            Failure::internal("Standard output was closed before everything was printed.")
-        }
-        _ => Failure::internal(format!("Standard output cannot be written: {error}.")),
-    })
+    written.map_err(|error| Failure::output(&error))
 }
 
 /// Says something beside the data.
@@ -155,7 +150,7 @@ fn evidence_line(check: &CheckEvidence) -> String {
 }
 
 /// Prints every event as a line of JSON.
-pub(crate) struct Stream;
+pub(crate) struct Stream(pub(crate) Arc<Outlet>);
 
 impl Observer for Stream {
     fn observe(&self, event: &Event) {
@@ -173,8 +168,7 @@ impl Observer for Stream {
             Event::Output { call, text } => Ok(serde_json::json!({"type": "output", "call": call, "text": text})),
         };
         if let Ok(line) = line {
-            // The result at the end tells whether standard output still takes anything.
-            let _ = print_line(&line.to_string());
+            self.0.write(format!("{line}\n").as_bytes());
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use futures_util::stream::{self, StreamExt};
 use hames::protocol::port::{Model, Observer};
 use hames::protocol::{CancelCause, Command, Limits, RunResult};
 use hames::session::Store;
@@ -10,6 +11,7 @@ use hames::{Agent, Isolation, SessionChoice};
 
 use crate::args::{OutputFormat, RunOptions, SandboxMode};
 use crate::exit::{self, Failure};
+use crate::outlet::Outlet;
 use crate::output::{self, Progress, Stream};
 use crate::{choice, identity, prompt, signal};
 
@@ -17,9 +19,9 @@ pub(crate) async fn run(options: Box<RunOptions>) -> Result<ExitCode, Failure> {
     let format = options.output_format;
     let mut told = Told::Nothing;
     let ended = drive(&options, &mut told).await;
-    if let (Err(failure), Told::Nothing) = (&ended, told) {
+    if let (Err(Failure { message: Some(reason), .. }), Told::Nothing) = (&ended, told) {
         // The failure is what the process ends with, whether or not this can be printed.
-        let _ = output::no_result(format, &failure.message);
+        let _ = output::no_result(format, reason);
     }
     ended
 }
@@ -34,11 +36,12 @@ async fn drive(options: &RunOptions, told: &mut Told) -> Result<ExitCode, Failur
     let prompt = prompt::read(options)?;
     let model = choice::model(options.model.as_deref(), options.base_url.as_deref())?;
     let cause = Arc::new(std::sync::Mutex::new(None));
-    let commands = remember_cause(signal::commands()?, Arc::clone(&cause));
+    let outlet = Arc::new(Outlet::default());
+    let commands = stream::select(remember_cause(signal::commands()?, Arc::clone(&cause)), unread(&outlet));
     let format = options.output_format;
     let observer: Arc<dyn Observer> = match format {
         OutputFormat::Text | OutputFormat::Json => Arc::new(Progress::new(model.info())),
-        OutputFormat::StreamJson => Arc::new(Stream),
+        OutputFormat::StreamJson => Arc::new(Stream(Arc::clone(&outlet))),
     };
     let mut agent = agent(options, model, observer)?;
     let before = agent.result();
@@ -59,6 +62,7 @@ async fn drive(options: &RunOptions, told: &mut Told) -> Result<ExitCode, Failur
     if let Some(failure) = failure {
         return Err(failure);
     }
+    outlet.check()?;
     let cause = cause.lock().ok().and_then(|cause| *cause);
     Ok(exit::of_outcome(result.outcome, cause))
 }
@@ -68,11 +72,20 @@ fn remember_cause(
     commands: impl futures_util::Stream<Item = Command> + Send,
     cause: Arc<std::sync::Mutex<Option<CancelCause>>>,
 ) -> impl futures_util::Stream<Item = Command> + Send {
-    futures_util::StreamExt::inspect(commands, move |command| {
+    StreamExt::inspect(commands, move |command| {
         let Command::Cancel { cause: this } = command;
         if let Ok(mut cause) = cause.lock() {
             *cause = Some(*this);
         }
+    })
+}
+
+/// Cancels the run when nobody takes its events any more.
+fn unread(outlet: &Arc<Outlet>) -> impl futures_util::Stream<Item = Command> + Send + use<> {
+    let outlet = Arc::clone(outlet);
+    stream::once(async move {
+        outlet.failed().await;
+        Command::Cancel { cause: CancelCause::Terminate }
     })
 }
 

@@ -1,6 +1,5 @@
 //! `hames sandbox`: one command, as the agent's tools would run it.
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use hames::protocol::port::{CommandSpec, Exit, Program, Tmp, View};
@@ -10,6 +9,7 @@ use hames::sandbox::{ProtectionConfig, TestFiles};
 
 use crate::args::{SandboxMode, SandboxOptions};
 use crate::exit::Failure;
+use crate::outlet::Outlet;
 use crate::{identity, output, run};
 
 /// A day: long enough for anything a person waits for.
@@ -31,12 +31,13 @@ pub(crate) async fn run(options: SandboxOptions) -> Result<ExitCode, Failure> {
         keep_output: None,
         capture_bytes: 0,
     };
-    let show = |bytes: &[u8]| {
-        let mut stdout = std::io::stdout().lock();
-        // A reader that went away is no reason to stop the command.
-        let _ = stdout.write_all(bytes).and_then(|()| stdout.flush());
+    let outlet = Outlet::default();
+    let show = |bytes: &[u8]| outlet.write(bytes);
+    let finished = tokio::select! {
+        finished = lone.sandbox.run(command, &show) => finished.map_err(Failure::internal)?,
+        () = outlet.failed() => return outlet.check().map(|()| ExitCode::FAILURE),
     };
-    let finished = lone.sandbox.run(command, &show).await.map_err(Failure::internal)?;
+    outlet.check()?;
     for attempt in &finished.attempts {
         output::note(&format!("protected: `{}` ({}), tried to {}", attempt.path, attempt.rule, attempt.action));
     }

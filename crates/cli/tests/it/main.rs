@@ -4,6 +4,7 @@
 
 mod crash;
 mod example;
+mod outlet;
 mod place;
 mod sessions;
 mod signals;
