@@ -24,12 +24,15 @@ pub(crate) fn model(asked: Option<&str>, base_url: Option<&str>) -> Result<Arc<d
         output::note(&format!("Using anthropic/{name}, the default with ANTHROPIC_API_KEY; choose with --model."));
         return anthropic(name, base_url);
     };
+    if matches!(asked, "anthropic/" | "scripted:") {
+        return Err(Failure::usage(format!("`{asked}` is half a model. {FORMS}")));
+    }
     if let Some(file) = asked.strip_prefix("scripted:") {
         let script = Script::load(Path::new(file)).map_err(Failure::usage)?;
         return Ok(Arc::new(Scripted::new(script)));
     }
     match asked.split_once('/') {
-        Some(("anthropic", name)) if !name.is_empty() => anthropic(name, base_url),
+        Some(("anthropic", name)) => anthropic(name, base_url),
         Some((provider, _)) => Err(Failure::usage(format!("There is no provider `{provider}`. {FORMS}"))),
         None => Err(Failure::usage(format!("`{asked}` names no provider. {FORMS}"))),
     }

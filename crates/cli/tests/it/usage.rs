@@ -25,6 +25,8 @@ fn bad_usage_is_told_and_exits_with_2() {
     check_refused(&place, &["run", "--model", &model, "  "], &["prompt is empty"]);
     check_refused(&place, &["run", "go"], &["ANTHROPIC_API_KEY"]);
     check_refused(&place, &["run", "--model", "nosuch/x", "go"], &["nosuch", "anthropic/NAME"]);
+    check_refused(&place, &["run", "--model", "anthropic/", "go"], &["half a model", "anthropic/NAME"]);
+    check_refused(&place, &["run", "--model", "scripted:", "go"], &["half a model", "scripted:FILE"]);
     check_refused(&place, &["run", "--model", "scripted:/nowhere.yaml", "go"], &["/nowhere.yaml"]);
     check_refused(&place, &["run", "--model", &model, "--max-turns", "0", "go"], &["--max-turns"]);
     check_refused(&place, &["run", "--model", &model, "--max-time", "5", "go"], &["90s"]);
