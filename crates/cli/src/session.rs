@@ -21,11 +21,13 @@ pub(crate) fn run(verb: SessionVerb) -> Result<ExitCode, Failure> {
 }
 
 fn list(store: &Store, workspace: Option<&Path>) -> Result<ExitCode, Failure> {
-    let real = workspace
-        .map(|folder| folder.canonicalize().map_err(|error| Failure::usage(format!("{}: {error}.", folder.display()))));
-    let summaries = store.list(real.transpose()?.as_deref()).map_err(Failure::internal)?;
+    // The sessions of a folder that is gone are there all the same.
+    let summaries = store.list(workspace).map_err(Failure::internal)?;
     if summaries.is_empty() {
-        output::note("No sessions yet.");
+        output::note(&workspace.map_or_else(
+            || "No sessions yet.".to_owned(),
+            |folder| format!("No sessions of {}. `hames session list` shows all.", folder.display()),
+        ));
     }
     for summary in &summaries {
         output::print_line(&line(summary))?;

@@ -91,8 +91,8 @@ impl fmt::Display for Report {
             )?;
         }
         match self.anchored {
-            Some(seq) => writeln!(f, "  The anchor stands at record {seq}."),
-            None => writeln!(f, "  There is no anchor, so that a cut end would not show."),
+            Some(seq) => write!(f, "  The anchor stands at record {seq}."),
+            None => write!(f, "  There is no anchor, so that a cut end would not show."),
         }
     }
 }

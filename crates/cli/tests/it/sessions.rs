@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::place::Place;
+use crate::place::{Place, Ran};
 use crate::signals::wait_for;
 
 #[test]
@@ -17,13 +17,28 @@ fn a_session_is_listed_shown_and_verified() {
         list.stdout
     );
     assert!(place.log().first().unwrap()["entry"].get("opened").is_some());
-    assert_eq!(place.run(["session", "verify", &id[..13]]).code, 0);
+    let verified = place.run(["session", "verify", &id[..13]]);
+    assert!(verified.code == 0 && !verified.stdout.contains("\n\n"), "{}", verified.stdout);
     let folder = place.sessions().pop().unwrap();
     let log = fs::read_to_string(folder.join("log.jsonl")).unwrap();
     fs::write(folder.join("log.jsonl"), log.replace("\"42\"", "\"43\"").replace("'42'", "'43'")).unwrap();
     assert_eq!(place.run(["session", "show", id]).code, 1, "what cannot be shown is no success");
     let verified = place.run(["session", "verify", id]);
     assert_eq!(verified.code, 1, "{}", verified.stdout);
+}
+
+#[test]
+fn the_sessions_of_a_folder_are_listed_even_when_it_is_gone() {
+    let place = Place::empty();
+    let (_, result) = place.run_json(&place.script("- text: '42'\n"), &[]);
+    let listed = |folder: &str| place.run(["session", "list", "-C", folder]);
+    let other = listed("/");
+    assert!(other.stdout.is_empty() && other.stderr.contains("No sessions of /."), "{}", other.stderr);
+    let work = place.work().canonicalize().unwrap();
+    fs::rename(&work, work.with_extension("gone")).unwrap();
+    let mut list = place.hames(["session", "list", "-C", work.to_str().unwrap()]);
+    let list = Ran::of(list.current_dir("/").output().unwrap());
+    assert!(list.stdout.contains(result["session_id"].as_str().unwrap()), "{}", list.stderr);
 }
 
 #[test]
