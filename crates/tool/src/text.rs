@@ -54,7 +54,8 @@ impl TextKind {
                  to read or change it."
             )),
             Self::Binary => Some(format!(
-                "`{path}` is a binary file of {bytes} bytes (it has NUL bytes), not text. Use `bash` to look into it."
+                "`{path}` is a binary file of {bytes} bytes (it has NUL bytes), not text. Use `bash` to look into it or to \
+                 change it."
             )),
         }
     }

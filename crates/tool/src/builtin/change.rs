@@ -9,7 +9,7 @@ use hames_protocol::{
 };
 
 use crate::files::{EDIT_LIMIT_BYTES, Files, failure, refusal, sighting};
-use crate::text::shown;
+use crate::text::{TextKind, shown};
 
 /// A change that could be made now.
 pub(super) struct Draft {
@@ -78,8 +78,15 @@ impl Place {
     /// Checks that the model knows the content that it would change.
     pub(super) fn require_seen(&self, files: &Files, content: &FileContent) -> Result<(), Declined> {
         let shown = shown(&self.path);
-        match files.seen.digest(&content.path) {
-            Some(digest) if digest == content.digest => Ok(()),
+        let seen = files.seen.digest(&content.path);
+        if seen.as_ref() == Some(&content.digest) {
+            return Ok(());
+        }
+        // "Read it first" would lead in a circle with a file that `read_file` does not read.
+        if let Some(text) = TextKind::of(&content.bytes).obstacle(&shown, content.bytes.len()) {
+            return Err(self.decline(text));
+        }
+        match seen {
             Some(_) => Err(self.decline(PathProblem::Changed(shown).to_string())),
             None => Err(self.decline(format!(
                 "`{shown}` exists and was not read in this session. Read it with `read_file`, then repeat the call."

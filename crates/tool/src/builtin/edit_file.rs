@@ -11,7 +11,7 @@ use crate::files::{EDIT_LIMIT_BYTES, Files};
 use crate::near_miss::near_miss;
 use crate::schema::{arguments, spec};
 use crate::splice::{Misplaced, Spliced, Which, splice};
-use crate::text::{TextKind, clipped, counted, line_at, lines, numbered, shown, thousands};
+use crate::text::{BOM, TextKind, clipped, counted, line_at, lines, numbered, shown, thousands};
 
 /// How many changed lines the result shows, and how much of each, in bytes.
 const SHOWN_LINES: usize = 40;
@@ -167,6 +167,8 @@ fn report(path: &str, spliced: &Spliced) -> String {
             text.push_str("     …\n");
         }
         previous = number;
+        // As `read_file` shows it: a mark that is copied into `old_string` would be in the way.
+        let line = if number == 1 { line.strip_prefix(BOM).unwrap_or(line) } else { line };
         text.push_str(&numbered(number, &clipped(&String::from_utf8_lossy(line), SHOWN_LINE_BYTES)));
     }
     text.truncate(text.trim_end_matches('\n').len());

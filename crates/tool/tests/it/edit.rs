@@ -48,6 +48,12 @@ async fn bytes_outside_the_edit_keep_their_encoding() {
 }
 
 #[tokio::test]
+async fn the_report_shows_a_first_line_without_its_mark() {
+    let (_, result) = edited(b"\xEF\xBB\xBFone\ntwo\n", json!({"old_string": "two", "new_string": "2"})).await;
+    assert!(result.text().contains("     1\tone\n"), "{:?}", result.text());
+}
+
+#[tokio::test]
 async fn an_encoding_that_cannot_be_edited_is_named() {
     let wide: Vec<u8> = b"\xFF\xFE".iter().copied().chain("int x=1;\n".bytes().flat_map(|b| [b, 0])).collect();
     check_refused(&wide, json!({"old_string": "x=1", "new_string": "x=2"}), "UTF-16 (little endian)").await;

@@ -41,6 +41,19 @@ async fn line_ends_and_mark_of_a_replaced_file_are_kept() {
 }
 
 #[tokio::test]
+async fn a_file_that_cannot_be_read_is_not_sent_to_be_read() {
+    let world = World::new();
+    world.put("wide.txt", b"\xFF\xFEa\0\n\0");
+    world.put("data.bin", b"a\0b");
+    for (path, what) in [("wide.txt", "UTF-16"), ("data.bin", "binary file")] {
+        let before = world.bytes(path);
+        let text = world.refused("write_file", json!({"path": path, "content": "new\n"})).await;
+        assert!(text.contains(what) && text.contains("`bash`") && !text.contains("read_file"), "{text}");
+        assert_eq!(world.bytes(path), before);
+    }
+}
+
+#[tokio::test]
 async fn the_same_content_again_changes_nothing() {
     let world = World::new();
     let call = json!({"path": "f", "content": "a\r\nb\r\n"});
