@@ -15,6 +15,9 @@ use serde_json::value::RawValue;
 use super::failure::{failure, from_event};
 use crate::raw_json::{Object, append, decode};
 
+/// How deep arguments may nest: parsers stop at 128 levels, and the request in which they are echoed adds some.
+const MAX_DEPTH: usize = 100;
+
 /// Turns the events of one streamed reply into the reply.
 pub(crate) struct Assembler {
     model: String,
@@ -114,6 +117,10 @@ impl Assembler {
     pub(crate) fn finish(mut self) -> Result<Reply, ModelFailure> {
         if self.phase != Phase::Ended {
             let text = "Anthropic's stream ended before its end event. The reply is incomplete and was not used.";
+            return Err(self.with_usage(failure(FailureKind::Transient, text)));
+        }
+        if self.stop.is_none() && self.blocks.iter().any(|block| block.closed == Closed::No) {
+            let text = "Anthropic's stream ended in the middle of a block. The reply is incomplete and was not used.";
             return Err(self.with_usage(failure(FailureKind::Transient, text)));
         }
         // Stable: a gateway that numbers every block 0 keeps the order in which they began.
@@ -313,12 +320,24 @@ impl GrowingBlock {
         // Some gateways send the whole input with the start of the block, and no deltas.
         let started = self.fields.get("input").filter(|input| *input != "null").unwrap_or("{}");
         let text = if streamed.trim().is_empty() { started } else { streamed.trim() };
-        let problem = match serde_json::from_str(text) {
+        let problem = match serde_json::from_str::<serde_json::Map<String, Value>>(text) {
+            Ok(map) if map.values().any(|value| is_deeper(value, MAX_DEPTH)) => {
+                format!("The arguments nest deeper than {MAX_DEPTH} levels.")
+            }
             Ok(map) if self.closed == Closed::Yes => return (Arguments::Whole(map), text.to_owned()),
             Ok(_) => "The call was cut off: its end never arrived.".to_owned(),
             Err(problem) => format!("The arguments are not a whole JSON object: {problem}."),
         };
         (Arguments::Broken { text: text.to_owned(), problem }, "{}".to_owned())
+    }
+}
+
+fn is_deeper(value: &Value, levels: usize) -> bool {
+    let is_deep = |value: &Value| levels == 0 || is_deeper(value, levels - 1);
+    match value {
+        Value::Array(elements) => elements.iter().any(is_deep),
+        Value::Object(fields) => fields.values().any(is_deep),
+        _ => false,
     }
 }
 

@@ -33,8 +33,14 @@ const DRAIN_TIMEOUT: Duration = Duration::from_millis(250);
 /// How much of an error body is read, in bytes.
 const MAX_ERROR_BYTES: usize = 64 * 1024;
 
+/// How much of a stream is read, in bytes: far above any output limit, and what is kept of it fits one entry of the log.
+const MAX_REPLY_BYTES: usize = 12 * 1024 * 1024;
+
 /// Stands for the API key wherever a provider or a proxy repeats it.
 const REDACTED: &str = "[key]";
+
+/// The shortest text that may be a secret, in bytes.
+const SHORTEST_KEY: usize = 8;
 
 /// What a client needs to know.
 #[derive(Clone)]
@@ -136,7 +142,7 @@ impl Anthropic {
     ) -> Result<Reply, ModelFailure> {
         let mut assembler = Assembler::new(&self.info.name);
         let mut decoder = Decoder::default();
-        let mut events = Vec::new();
+        let (mut events, mut received) = (Vec::new(), 0);
         while !assembler.is_ended() {
             let chunk = match tokio::time::timeout(self.idle_timeout, response.chunk()).await {
                 Ok(Ok(Some(chunk))) => chunk,
@@ -148,6 +154,12 @@ impl Anthropic {
                 }
                 Err(_) => return Err(assembler.with_usage(self.silent())),
             };
+            received += chunk.len();
+            if received > MAX_REPLY_BYTES {
+                let text =
+                    format!("The stream from {} has more than {MAX_REPLY_BYTES} bytes. It was given up.", self.host);
+                return Err(assembler.with_usage(failure(FailureKind::Rejected, text)));
+            }
             decoder.feed(&chunk, &mut events).map_err(|problem| {
                 let text = format!("The stream from {} cannot be read: {problem}.", self.host);
                 assembler.with_usage(failure(FailureKind::Transient, text))
@@ -155,7 +167,7 @@ impl Anthropic {
             for mut event in events.drain(..) {
                 if event.name == "error" {
                     // Before the words are shortened: half a key is a leak as well.
-                    event.data = event.data.replace(&self.key, REDACTED);
+                    event.data = self.redacted(&event.data);
                 }
                 if let Some(delta) = assembler.event(&event.name, &event.data)? {
                     on_delta(delta);
@@ -178,8 +190,14 @@ impl Anthropic {
                 _ => break,
             }
         }
-        let body = String::from_utf8_lossy(&bytes).replace(&self.key, REDACTED);
+        let body = self.redacted(&String::from_utf8_lossy(&bytes));
         from_answer(&self.host, status, &headers, &body)
+    }
+
+    /// Text without the key. One that is shorter than any real key is a stand-in for a server that wants none, and no
+    /// secret; it would be found in ordinary words.
+    fn redacted(&self, text: &str) -> String {
+        if self.key.len() < SHORTEST_KEY { text.to_owned() } else { text.replace(&self.key, REDACTED) }
     }
 
     fn silent(&self) -> ModelFailure {
@@ -210,7 +228,7 @@ impl Model for Anthropic {
         Box::pin(async move {
             self.attempt(request, on_delta).await.map_err(|failure| {
                 // The one way out for foreign words.
-                ModelFailure { message: failure.message.replace(&self.key, REDACTED), ..failure }
+                ModelFailure { message: self.redacted(&failure.message), ..failure }
             })
         })
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use hames_protocol::{
     Arguments, Block, Dialect, Encoded, Head, Message, ModelInfo, Part, PartKind, RawCall, Reply, Request, Status,
-    ToolSpec, WireResult,
+    StopReason, ToolSpec, WireResult,
 };
 use serde_json::{Map, Value, json};
 
@@ -121,11 +121,26 @@ fn assistant_blocks(model: &str, reply: &Reply, wire_ids: &[String]) -> Vec<Stri
             blocks.push(echo);
         }
     }
+    // The API's own message: "final assistant content cannot end with trailing whitespace". Only a paused reply can be
+    // the last message of a request; it is written the same way in later ones, so that the prefix stays as it was.
+    if let (StopReason::Pause, Some(last)) = (&reply.stop, blocks.last_mut())
+        && let Some(trimmed) = without_trailing_whitespace(last)
+    {
+        *last = trimmed;
+    }
     // The API's own message: "The final block in an assistant message cannot be `thinking`".
     if blocks.is_empty() || ends_in_reasoning {
         blocks.push(text(NO_CONTENT).to_string());
     }
     blocks
+}
+
+/// A text block without blanks and line ends after its text; none for any other block.
+fn without_trailing_whitespace(block: &str) -> Option<String> {
+    let mut fields = Object::parse(block).ok()?;
+    let words = fields.text("text").filter(|_| fields.text("type").as_deref() == Some("text"))?;
+    fields.set("text", json!(words.trim_end()).to_string());
+    Some(fields.to_native().ok()?.as_str().to_owned())
 }
 
 /// The bytes that the provider sent.

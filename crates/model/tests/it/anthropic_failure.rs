@@ -216,3 +216,11 @@ async fn a_connection_that_closes_without_an_answer_may_be_retried() {
     assert_eq!(failure.kind, FailureKind::Transient);
     assert!(failure.message.contains("Lost the connection to 127.0.0.1"), "{failure}");
 }
+
+/// A server that wants no key is given any word, which then stands in ordinary sentences as well.
+#[tokio::test]
+async fn a_word_that_is_too_short_for_a_key_is_left_in_the_text() {
+    let served = Served::new(vec![Answer::status(401, JSON, "{}")]).await;
+    let (result, _) = ask(&served.client_with(|config| config.key = "k".to_owned())).await;
+    assert!(result.unwrap_err().message.contains("Check the API key"));
+}

@@ -263,3 +263,39 @@ async fn a_known_event_that_cannot_be_understood_is_a_failure() {
         assert!(failure.message.contains("malformed"), "{failure}");
     }
 }
+
+#[tokio::test]
+async fn a_stream_that_jumps_to_its_end_in_the_middle_of_a_block_is_no_reply() {
+    let text = [
+        r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#,
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"half an ans"}}"#,
+    ];
+    let call = call(0, &[r#"{"command":"touch a"}"#]);
+    for blocks in [text.to_vec(), call.iter().map(String::as_str).collect()] {
+        let events: Vec<&str> = [START].into_iter().chain(blocks).chain([STOP]).collect();
+        assert_eq!(failure(Answer::stream(sse(&events))).await.kind, FailureKind::Transient, "{events:?}");
+    }
+}
+
+/// They come back in the next request, and a parser that gives up there would end the session for good.
+#[tokio::test]
+async fn arguments_that_nest_too_deep_to_be_sent_back_are_not_whole() {
+    let nested = |levels: usize| format!("{{\"x\":{}1{}}}", "[".repeat(levels), "]".repeat(levels));
+    assert!(matches!(arguments(&[&nested(100)]).await.0, Arguments::Whole(_)));
+    for levels in [101, 120, 127, 5_000] {
+        let (found, echoed) = arguments(&[&nested(levels)]).await;
+        assert!(matches!(found, Arguments::Broken { .. }), "{levels}");
+        assert_eq!(serde_json::from_str::<Value>(&echoed).unwrap()["input"], json!({}));
+    }
+}
+
+#[tokio::test]
+async fn a_stream_without_end_is_given_up_before_it_fills_the_memory() {
+    let delta = r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"TEXT"}}"#;
+    let delta = delta.replace("TEXT", &"x".repeat(1_000_000));
+    let start = r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#;
+    let events: Vec<&str> = [START, start].into_iter().chain(std::iter::repeat_n(delta.as_str(), 14)).collect();
+    let failure = failure(Answer::stream(sse(&events))).await;
+    assert_eq!(failure.kind, FailureKind::Rejected, "{failure}");
+    assert!(failure.message.contains("bytes"), "{failure}");
+}

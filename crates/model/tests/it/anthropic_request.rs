@@ -255,3 +255,15 @@ fn calls_are_echoed_with_ids_names_and_inputs_that_the_provider_accepts() {
     assert_eq!(content[3]["input"], json!({}));
     assert_eq!(content[1]["caller"], json!({"type": "direct"}));
 }
+
+#[test]
+fn a_paused_reply_does_not_end_in_whitespace() {
+    let Message::Assistant { reply, wire_ids } = assistant(vec![text_part("So far. \n"), text_part(" ")], &[]) else {
+        panic!()
+    };
+    let paused = Arc::new(Reply { stop: StopReason::Pause, ..(*reply).clone() });
+    let echoed = encoded(&Message::Assistant { reply: paused, wire_ids: wire_ids.clone() });
+    assert_eq!(echoed["content"], json!([{"type": "text", "text": "So far."}]));
+    let ended = encoded(&Message::Assistant { reply, wire_ids });
+    assert_eq!(ended["content"][0]["text"], "So far. \n", "any other reply is echoed as received");
+}
