@@ -163,26 +163,28 @@ impl Checks {
         if added.files.is_empty() {
             return Ok(());
         }
+        let controlled = added.files.len();
         let mut view = self.compare(kept).await?.view;
         view.originals.extend(added.files);
         let ran = self.run(&command, view, Tmp::Fresh).await?;
-        if !control::is_deaf(ran.exit, ran.report, runner) {
+        let heard = control::heard(ran.exit, ran.report, runner);
+        if heard >= control::all(runner, controlled) {
             return Ok(());
         }
+        // Some may be missed for a good reason. Then they are missed as well where nothing can silence them.
         let alone = self.prepare_control(kept, runner, Content::Alone).await?;
-        let heard = |ran: &Ran| control::is_heard(ran.exit, ran.report, &ran.output, &alone.mark, runner);
+        let is_silenced =
+            |ran: &Ran| control::heard_alone(ran.exit, ran.report, &ran.output, &alone.mark, runner) > heard;
         let judged = self.compare(kept).await?;
         let mut view = judged.view;
         view.originals.extend(alone.files.clone());
         view.left_out.extend(judged.new_tests.into_iter().filter(|path| control::carries(runner, path)));
-        let silencer = if heard(&self.run(&command, view, Tmp::Fresh).await?) {
+        let silencer = if is_silenced(&self.run(&command, view, Tmp::Fresh).await?) {
             Some("The code under test keeps the tests from running or from failing.")
         } else if let Untouched::At(tree) = self.untouched().await? {
-            // Silent with the work and without its code, but not before the work: what runs the tests was changed, a
-            // makefile, a setting or the runner itself.
             let view = View { stand_in: Some(tree), originals: alone.files.clone(), ..View::default() };
             let ran = self.run(&command, view, Tmp::Fresh).await?;
-            heard(&ran).then_some("On the untouched copy they fail: what runs the tests was changed.")
+            is_silenced(&ran).then_some("On the untouched copy they fail: what runs the tests was changed.")
         } else {
             None
         };

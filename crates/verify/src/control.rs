@@ -2,9 +2,10 @@
 //!
 //! A report is text, and code under test can print any text and end its process with 0, turn a failing assertion into
 //! nothing, or skip what it is imported by. None of that needs to be recognised: whoever runs the tests and means it
-//! must fail now. A check that still passes may have a good reason: it chooses its tests by name. So it runs a third
-//! time, with the failing tests alone, where no code under test is imported. If they are heard then, the code under
-//! test is what silenced them; if they are heard only on the untouched copy, what runs the tests was changed.
+//! must fail now, as often as there are such tests. A check in which some are missed may have a good reason: it chooses
+//! its tests by name. So it runs a third time, with the failing tests alone, where no code under test is imported. If
+//! more of them are heard then, the code under test is what silenced them; if they are heard only on the untouched
+//! copy, what runs the tests was changed.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -69,21 +70,35 @@ pub(crate) fn prepare(
     Ok(control)
 }
 
-/// Whether a run with the failing tests added looks as if they did not matter.
-pub(crate) fn is_deaf(exit: Exit, report: Option<Report>, runner: Runner) -> bool {
-    exit == Exit::Code(0) || report.is_some_and(|report| report.failed < failures(runner))
+/// How many of the failing tests were heard in a run with them added; none when it was called a success.
+pub(crate) fn heard(exit: Exit, report: Option<Report>, runner: Runner) -> u64 {
+    match report {
+        _ if exit == Exit::Code(0) => 0,
+        Some(report) => counted(report, runner),
+        // Broken, and so no success.
+        None => u64::MAX,
+    }
 }
 
-/// Whether a run with the failing tests alone surely ran them: they failed and were named.
-pub(crate) fn is_heard(exit: Exit, report: Option<Report>, output: &str, mark: &str, runner: Runner) -> bool {
-    exit != Exit::Code(0) && report.is_some_and(|report| report.failed >= failures(runner)) && output.contains(mark)
+/// How many were surely heard in a run with the failing tests alone: they failed and were named.
+pub(crate) fn heard_alone(exit: Exit, report: Option<Report>, output: &str, mark: &str, runner: Runner) -> u64 {
+    let named = exit != Exit::Code(0) && output.contains(mark);
+    report.filter(|_| named).map_or(0, |report| counted(report, runner))
 }
 
-/// How many tests of one file fail by the control.
-fn failures(runner: Runner) -> u64 {
+/// How many are heard when all of `files` files are run to their ends.
+pub(crate) fn all(runner: Runner, files: usize) -> u64 {
     match runner {
-        Runner::Unittest | Runner::Pytest => 2,
+        Runner::Unittest | Runner::Pytest => 2 * files as u64,
         Runner::CargoTest | Runner::Nextest => 1,
+    }
+}
+
+/// Cargo's runners stop somewhere after a failure, so of theirs only the first counts.
+fn counted(report: Report, runner: Runner) -> u64 {
+    match runner {
+        Runner::Unittest | Runner::Pytest => report.failed,
+        Runner::CargoTest | Runner::Nextest => report.failed.min(1),
     }
 }
 

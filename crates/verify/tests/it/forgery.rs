@@ -163,3 +163,18 @@ async fn a_changed_way_to_run_the_tests_is_told() {
         }
     }
 }
+
+#[tokio::test]
+async fn tests_of_one_file_alone_made_toothless_are_told() {
+    let other = "import unittest\n\n\nclass TestOther(unittest.TestCase):\n    def test_truth(self):\n        pass\n";
+    let patch = "import unittest\n_equal = unittest.TestCase.assertEqual\n\n\ndef equal(self, *a, **k):\n    \
+                 if 'pricing' not in type(self).__module__:\n        _equal(self, *a, **k)\n\n\n\
+                 unittest.TestCase.assertEqual = equal\n";
+    for (pricing, expected) in [(FIXED.to_owned(), Verdict::Pass), (format!("{patch}{PRICING}"), Verdict::Unverifiable)]
+    {
+        let trial = Trial::checkout(&[UNITTEST]);
+        trial.write("tests/test_other.py", other);
+        let judgement = trial.judged(|trial| trial.write("pricing.py", &pricing)).await.unwrap();
+        assert_eq!(judgement.verdict, expected, "{judgement:?}");
+    }
+}
