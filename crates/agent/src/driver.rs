@@ -5,14 +5,14 @@ mod effect;
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
 use futures_core::Stream;
 use hames_protocol::port::{Blobs, Clock, Journal, JournalProblem, Model, Observer, Toolbox, Verifier, Workspace};
 use hames_protocol::{
     AttemptEnded, AttemptResult, Block, BoxFuture, Command, Digest, Encoded, Entry, Event, Head, Limits, Opened,
-    Outcome, Record, Repaired, RunId, RunResult, RunStarted, Seq, SessionId,
+    Outcome, Record, Repaired, RunId, RunResult, RunStarted, Seq, SessionId, Usage,
 };
 
 use self::effect::Happened;
@@ -87,6 +87,8 @@ pub struct Driver {
     /// What is added to the clock to get the session's active time.
     clock_offset: i128,
     running: Running<Happened>,
+    /// The tokens that the request in flight has reported so far.
+    reported: Arc<Mutex<Option<Usage>>>,
     unsynced: VecDeque<Record>,
     /// A sync that runs beside a request, and the last record that it covers.
     syncing: Option<(Seq, BoxFuture<'static, Result<(), JournalProblem>>)>,
@@ -117,7 +119,9 @@ impl Driver {
         let clock_offset = i128::from(state.ledger.tick) - i128::from(ports.clock.now_ms());
         let chain = Digest::of(head.as_bytes());
         let (encoded, running, unsynced) = (Vec::new(), Running::new(), VecDeque::new());
-        let mut driver = Self { ports, state, head, encoded, chain, clock_offset, running, unsynced, syncing: None };
+        let (reported, syncing) = (Arc::default(), None);
+        let mut driver =
+            Self { ports, state, head, encoded, chain, clock_offset, running, reported, unsynced, syncing };
         driver.append(Entry::Opened(opened))?;
         for text in repairs {
             driver.append(Entry::Repaired(Repaired { text }))?;
@@ -160,6 +164,8 @@ impl Driver {
                 Woken::Timer => {}
             }
         }
+        // What the run no longer needs (a count of the untouched copy) must not be taken for an effect of the next.
+        self.running = Running::new();
         self.sync().await?;
         run_result(&self.state).ok_or_else(|| AgentProblem::NothingToContinue("before it began".into()))
     }
@@ -282,7 +288,8 @@ impl Driver {
         match id {
             EffectId::Send => {
                 let attempt = self.state.ledger.next_attempt();
-                let result = AttemptResult::Cancelled;
+                let usage = self.reported.lock().map_or(None, |reported| *reported);
+                let result = AttemptResult::Cancelled { usage };
                 self.append(Entry::AttemptEnded(Box::new(AttemptEnded { attempt, result, ms: 0, jitter: 0 })))
             }
             EffectId::Run(call) if !self.is_pure(call) => {

@@ -154,7 +154,10 @@ fn end_attempt(state: &mut State, ended: &AttemptEnded, record: &Record) {
             let moment = Moment { tick: record.tick, at: record.at, deadline, jitter: ended.jitter };
             run.retry.fail(failure, moment);
         }
-        AttemptResult::Cancelled => run.usage_known = false,
+        AttemptResult::Cancelled { usage } => {
+            usage.iter().for_each(|usage| run.usage.add(usage));
+            run.usage_known = false;
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     AttemptNo, Baseline, Block, BootId, Call, CallId, Command, Decision, Digest, Epoch, Examination, FileChange,
     Judgement, Limits, ModelFailure, ModelInfo, Outcome, Probe, Reply, RunId, Seq, SessionId, ToolResult,
-    UntouchedCounts,
+    UntouchedCounts, Usage,
 };
 
 /// The version of the log's format, written in the first record.
@@ -146,7 +146,10 @@ pub enum AttemptResult {
     /// A failure.
     Failure(ModelFailure),
     /// Stopped by a cancel or a limit.
-    Cancelled,
+    Cancelled {
+        /// The tokens reported until then; more may have been spent.
+        usage: Option<Usage>,
+    },
 }
 
 /// See [`Entry::Ended`].

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::{CallId, Record};
+use crate::{CallId, Record, Usage};
 
 /// Something observed while a run goes on.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -35,7 +35,7 @@ pub enum Event {
     },
 }
 
-/// A piece of a reply that is still arriving; for display only.
+/// A piece of a reply that is still arriving. What it shows is never acted upon; what it cost is counted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Delta {
     /// Text for the user.
@@ -47,4 +47,6 @@ pub enum Delta {
         /// The tool's name.
         name: String,
     },
+    /// The attempt's tokens as reported so far: what is known when it never ends.
+    Usage(Usage),
 }

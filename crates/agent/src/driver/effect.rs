@@ -63,6 +63,8 @@ impl Driver {
         let request = Request { head: Arc::clone(&self.head), messages: self.encoded.clone(), session, attempt };
         let (model, observer) = (Arc::clone(&self.ports.model), Arc::clone(&self.ports.observer));
         let clock = Arc::clone(&self.ports.clock);
+        self.reported = Arc::default();
+        let reported = Arc::clone(&self.reported);
         Ok(Box::pin(async move {
             let began = clock.now_ms();
             let on_delta = move |delta| {
@@ -70,6 +72,10 @@ impl Driver {
                     Delta::Text(text) => Event::TextDelta(text),
                     Delta::Reasoning(text) => Event::ReasoningDelta(text),
                     Delta::Call { name } => Event::CallDelta { name },
+                    Delta::Usage(usage) => {
+                        let _ = reported.lock().map(|mut reported| *reported = Some(usage));
+                        return;
+                    }
                 });
             };
             let result = match model.send(request, &on_delta).await {

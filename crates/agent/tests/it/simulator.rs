@@ -95,7 +95,7 @@ impl Sim {
                     let was = self.in_flight.len();
                     self.in_flight.retain(|known| *known != id);
                     if id == EffectId::Send && self.in_flight.len() < was {
-                        self.end_attempt(AttemptResult::Cancelled);
+                        self.end_attempt(AttemptResult::Cancelled { usage: None });
                     }
                 }
                 Step::WakeAt(at) => wake = Some(wake.map_or(at, |known: u64| known.min(at))),

@@ -46,6 +46,7 @@ async fn a_cancel_while_the_model_writes_ends_the_attempt() {
     let world = World::new(vec![Play::Hang, says(vec![text("ok")])]);
     let result = world.run_with("go", cancel_after(100)).await.unwrap();
     assert_eq!((result.outcome, result.turns, result.cost_usd), (Outcome::Cancelled, 0, None));
+    assert_eq!(result.usage.total(), 101, "what was reported until then is counted");
     assert_eq!(world.run("again").await.outcome, Outcome::Answered);
 }
 
@@ -103,4 +104,17 @@ async fn a_limited_run_is_continued_without_a_prompt() {
     assert_eq!(world.run("go").await.outcome, Outcome::Limit);
     let result = world.run("").await;
     assert_eq!((result.outcome, result.run_id.as_str()), (Outcome::Answered, "run-2"));
+}
+
+/// The first answer comes before the workspace was listed; the user may change it before the next prompt.
+#[tokio::test(start_paused = true)]
+async fn an_effect_of_one_run_is_not_taken_for_one_of_the_next() {
+    let world =
+        World::new(vec![says(vec![text("42")]), says(vec![call("a", "put", json!({}))]), says(vec![text("ok")])]);
+    let mut driver = world.driver();
+    for prompt in ["?", "go"] {
+        let ended = driver.run(world.prompt(prompt), futures_util::stream::pending()).await.unwrap();
+        assert_eq!(ended.outcome, Outcome::Answered);
+    }
+    assert_eq!(*world.verifier.baselines.lock().unwrap(), 2, "each run keeps what it found at its start");
 }

@@ -63,7 +63,7 @@ impl Model for ScriptModel {
     fn send<'a>(
         &'a self,
         request: Request,
-        _: &'a (dyn Fn(Delta) + Send + Sync),
+        on_delta: &'a (dyn Fn(Delta) + Send + Sync),
     ) -> BoxFuture<'a, Result<Reply, ModelFailure>> {
         let messages: Vec<Value> = request.messages.iter().map(|m| serde_json::from_str(&m.body).unwrap()).collect();
         check_conversation(&messages);
@@ -71,6 +71,7 @@ impl Model for ScriptModel {
         let play = self.plays.lock().unwrap().pop_front();
         Box::pin(async move {
             tokio::time::sleep(Duration::from_millis(1)).await;
+            on_delta(Delta::Usage(Usage { input_tokens: 100, output_tokens: 1, ..Usage::default() }));
             match play {
                 Some(Play::Reply(reply)) => Ok(reply),
                 Some(Play::Failure(failure)) => Err(failure),
@@ -173,6 +174,8 @@ impl Toolbox for CountingTools {
 pub(crate) struct ScriptVerifier {
     pub(crate) checks: Vec<String>,
     pub(crate) verdicts: Mutex<VecDeque<Result<Verdict, VerifyProblem>>>,
+    /// How often a baseline was begun.
+    pub(crate) baselines: Mutex<u32>,
 }
 
 impl Verifier for ScriptVerifier {
@@ -181,6 +184,7 @@ impl Verifier for ScriptVerifier {
     }
 
     fn baseline(&self) -> BoxFuture<'_, Result<Baseline, VerifyProblem>> {
+        *self.baselines.lock().unwrap() += 1;
         Box::pin(async {
             tokio::time::sleep(Duration::from_millis(5)).await;
             Ok(Baseline::default())
@@ -316,7 +320,11 @@ impl World {
         Self {
             model: Arc::new(ScriptModel::new(plays)),
             tools: Arc::default(),
-            verifier: Arc::new(ScriptVerifier { checks: Vec::new(), verdicts: Mutex::default() }),
+            verifier: Arc::new(ScriptVerifier {
+                checks: Vec::new(),
+                verdicts: Mutex::default(),
+                baselines: Mutex::default(),
+            }),
             log: SharedLog::default(),
             limits: Limits::default(),
             watch: Arc::default(),
@@ -325,7 +333,8 @@ impl World {
 
     pub(crate) fn verified_by(mut self, verdicts: Vec<Result<Verdict, VerifyProblem>>) -> Self {
         let verdicts = Mutex::new(verdicts.into());
-        self.verifier = Arc::new(ScriptVerifier { checks: vec!["check".into()], verdicts });
+        self.verifier =
+            Arc::new(ScriptVerifier { checks: vec!["check".into()], verdicts, baselines: Mutex::default() });
         self
     }
 
@@ -367,16 +376,19 @@ impl World {
         prompt: &str,
         commands: impl futures_core::Stream<Item = Command> + Send,
     ) -> Result<RunResult, AgentProblem> {
+        self.driver().run(self.prompt(prompt), commands).await
+    }
+
+    pub(crate) fn prompt(&self, prompt: &str) -> Prompt {
         let blocks = if prompt.is_empty() { Vec::new() } else { vec![Block::text(prompt)] };
-        let prompt = Prompt {
+        Prompt {
             blocks,
             surroundings: "here".into(),
             limits: self.limits,
             protect: Vec::new(),
             unprotect: Vec::new(),
             sandbox: "workspace-write".into(),
-        };
-        self.driver().run(prompt, commands).await
+        }
     }
 
     pub(crate) fn ran(&self) -> Vec<String> {

@@ -148,8 +148,7 @@ impl Assembler {
         let message: Message =
             serde_json::from_str(text).map_err(|problem| self.malformed("message_start", &problem.to_string()))?;
         self.provider_id = message.id;
-        self.count(message.usage);
-        Ok(None)
+        Ok(self.count(message.usage))
     }
 
     fn start_block(&mut self, data: &EventData) -> Result<Option<Delta>, ModelFailure> {
@@ -198,13 +197,12 @@ impl Assembler {
         if let Some(reason) = delta.and_then(|delta| delta.text("stop_reason")) {
             self.stop = Some(stop_reason(reason));
         }
-        self.count(data.usage);
-        Ok(None)
+        Ok(self.count(data.usage))
     }
 
     /// Takes reported tokens over. The numbers are cumulative: a later one replaces an earlier one.
-    fn count(&mut self, usage: Option<&RawValue>) {
-        let Some(Ok(reported)) = usage.map(|usage| serde_json::from_str::<Value>(usage.get())) else { return };
+    fn count(&mut self, usage: Option<&RawValue>) -> Option<Delta> {
+        let reported: Value = serde_json::from_str(usage?.get()).ok()?;
         let number = |name: &str| reported.get(name).and_then(Value::as_u64);
         let mut usage = self.usage.unwrap_or_default();
         let mut any = self.usage.is_some();
@@ -220,6 +218,7 @@ impl Assembler {
             }
         }
         self.usage = any.then_some(usage);
+        self.usage.map(Delta::Usage)
     }
 
     fn malformed(&self, event: &str, why: &str) -> ModelFailure {

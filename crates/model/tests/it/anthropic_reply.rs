@@ -46,7 +46,8 @@ async fn calls_whose_deltas_are_interleaved_come_out_in_order() {
     let Arguments::Whole(b) = calls[1].1 else { panic!() };
     assert_eq!((calls[0].0, &a["command"]), ("toolu_0", &json!("a")));
     assert_eq!((calls[1].0, &b["command"]), ("toolu_1", &json!("b")));
-    assert_eq!(deltas, vec![Delta::Call { name: "bash".to_owned() }; 2]);
+    let shown: Vec<_> = deltas.into_iter().filter(|delta| !matches!(delta, Delta::Usage(_))).collect();
+    assert_eq!(shown, vec![Delta::Call { name: "bash".to_owned() }; 2]);
     assert_eq!(reply.stop, StopReason::ToolUse);
 }
 
@@ -298,4 +299,13 @@ async fn a_stream_without_end_is_given_up_before_it_fills_the_memory() {
     let failure = failure(Answer::stream(sse(&events))).await;
     assert_eq!(failure.kind, FailureKind::Rejected, "{failure}");
     assert!(failure.message.contains("bytes"), "{failure}");
+}
+
+#[tokio::test]
+async fn tokens_are_told_while_the_reply_streams_in() {
+    let served = Served::new(vec![Answer::stream(text_reply("hi"))]).await;
+    let (result, deltas) = ask(&served.client()).await;
+    let told = deltas.iter().filter_map(|delta| if let Delta::Usage(usage) = delta { Some(*usage) } else { None });
+    let told: Vec<Usage> = told.collect();
+    assert_eq!((told.len(), told.last().copied()), (2, result.unwrap().usage));
 }
