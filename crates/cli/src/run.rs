@@ -24,6 +24,9 @@ pub(crate) async fn run(options: Box<RunOptions>) -> Result<ExitCode, Failure> {
         OutputFormat::StreamJson => Arc::new(Stream),
     };
     let mut agent = agent(&options, model, observer)?;
+    for problem in agent.instructions().problems {
+        output::note(&problem);
+    }
     let ended = agent.run_with(&prompt, commands).await;
     let result = match ended {
         Ok(result) => result,

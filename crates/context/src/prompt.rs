@@ -37,6 +37,8 @@ pub struct Surroundings<'a> {
     pub date: &'a str,
     /// The configured checks.
     pub checks: &'a [String],
+    /// The project's instructions; empty when it has none.
+    pub instructions: &'a str,
 }
 
 impl Surroundings<'_> {
@@ -47,7 +49,15 @@ impl Surroundings<'_> {
         } else {
             self.checks.iter().map(|check| format!("`{check}`")).collect::<Vec<_>>().join(", ")
         };
-        format!("Workspace: {}\nPlatform: {}\nDate: {}\nChecks: {checks}", self.workspace, self.platform, self.date)
+        let mut text = format!(
+            "Workspace: {}\nPlatform: {}\nDate: {}\nChecks: {checks}",
+            self.workspace, self.platform, self.date
+        );
+        if !self.instructions.is_empty() {
+            text.push_str("\n\n");
+            text.push_str(self.instructions);
+        }
+        text
     }
 }
 
@@ -63,9 +73,12 @@ mod tests {
     }
 
     #[test]
-    fn the_surroundings_name_the_checks() {
+    fn the_surroundings_name_the_checks_and_end_with_the_instructions() {
         let checks = ["cargo test".to_owned()];
-        let surroundings = Surroundings { workspace: "/w", platform: "linux", date: "2026-03-01", checks: &checks };
-        assert!(surroundings.text().contains("Checks: `cargo test`"));
+        let mut surroundings =
+            Surroundings { workspace: "/w", platform: "linux", date: "2026-03-01", checks: &checks, instructions: "" };
+        assert!(surroundings.text().ends_with("Checks: `cargo test`"));
+        surroundings.instructions = "Use tabs.";
+        assert!(surroundings.text().ends_with("Checks: `cargo test`\n\nUse tabs."));
     }
 }
