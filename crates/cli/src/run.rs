@@ -15,7 +15,7 @@ use crate::{choice, identity, prompt, signal};
 
 pub(crate) async fn run(options: Box<RunOptions>) -> Result<ExitCode, Failure> {
     let prompt = prompt::read(&options)?;
-    let model = choice::model(options.model.as_deref(), options.base_url.as_deref())?;
+    let model = choice::model(options.model.as_deref(), options.base_url.as_deref(), options.effort)?;
     let cause = Arc::new(std::sync::Mutex::new(None));
     let commands = remember_cause(signal::commands()?, Arc::clone(&cause));
     let format = options.output_format;
@@ -71,7 +71,8 @@ fn agent(options: &RunOptions, model: Arc<dyn Model>, observer: Arc<dyn Observer
         .limits(limits)
         .identity(identity::of_user())
         .session(session(options)?)
-        .observer(observer);
+        .observer(observer)
+        .system_prompt(prompt::system(options)?);
     if let Some(mode) = options.place.sandbox {
         builder = builder.isolation(isolation(mode));
     }

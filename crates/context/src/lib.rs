@@ -11,5 +11,5 @@ mod view;
 pub use instruction::{
     InstructionContent, InstructionFile, MAX_ALL_BYTES, MAX_FILE_BYTES, ProjectInstructions, fenced,
 };
-pub use prompt::{Surroundings, head};
+pub use prompt::{Surroundings, SystemPrompt, head};
 pub use view::View;
