@@ -61,6 +61,15 @@ pub(crate) struct RunOptions {
     /// Stop after this many US dollars
     #[arg(long, value_name = "USD", value_parser = money)]
     pub(crate) max_cost: Option<f64>,
+    /// How many tokens the model should spend on thinking and replies; a model without this setting refuses it
+    #[arg(long, value_name = "LEVEL", value_enum)]
+    pub(crate) effort: Option<EffortLevel>,
+    /// Replace the instructions that Hames gives the model with this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) system_prompt_file: Option<PathBuf>,
+    /// Add to the instructions that Hames gives the model
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) append_system_prompt: Option<String>,
     /// How the result is printed
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = OutputFormat::Text)]
     pub(crate) output_format: OutputFormat,
@@ -107,6 +116,16 @@ pub(crate) enum OutputFormat {
     Json,
     /// One event a line, the result last
     StreamJson,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum EffortLevel {
+    /// Fewest tokens
+    Low,
+    /// Between the two
+    Medium,
+    /// The provider's default
+    High,
 }
 
 #[derive(Debug, Args)]

@@ -1,9 +1,12 @@
 //! Where the prompt comes from.
 
 use std::io::{IsTerminal, Read};
+use std::path::PathBuf;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
+
+use hames::context::SystemPrompt;
 
 use crate::args::RunOptions;
 use crate::exit::Failure;
@@ -35,6 +38,21 @@ pub(crate) fn read(options: &RunOptions) -> Result<String, Failure> {
             "No prompt. Give one, hames run \"Fix the failing test\", or pipe it into standard input.",
         )),
     }
+}
+
+/// The changes that the user makes to the instructions.
+pub(crate) fn system(options: &RunOptions) -> Result<SystemPrompt, Failure> {
+    let read = |file: &PathBuf| {
+        let text = std::fs::read_to_string(file).map_err(|error| {
+            Failure::usage(format!("The instructions in {} cannot be read: {error}.", file.display()))
+        })?;
+        match text.trim().is_empty() {
+            true => Err(Failure::usage(format!("{} is empty. Write instructions into it.", file.display()))),
+            false => Ok(text),
+        }
+    };
+    let replacement = options.system_prompt_file.as_ref().map(read).transpose()?;
+    Ok(SystemPrompt { replacement, addition: options.append_system_prompt.clone() })
 }
 
 /// Reads standard input to its end. It may be a pipe that nobody writes to: whoever waits for that is told so.

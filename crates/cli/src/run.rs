@@ -34,7 +34,7 @@ enum Told {
 
 async fn drive(options: &RunOptions, told: &mut Told) -> Result<ExitCode, Failure> {
     let prompt = prompt::read(options)?;
-    let model = choice::model(options.model.as_deref(), options.base_url.as_deref())?;
+    let model = choice::model(options.model.as_deref(), options.base_url.as_deref(), options.effort)?;
     let cause = Arc::new(std::sync::Mutex::new(None));
     let outlet = Arc::new(Outlet::default());
     let commands = stream::select(remember_cause(signal::commands()?, Arc::clone(&cause)), unread(&outlet));
@@ -44,6 +44,9 @@ async fn drive(options: &RunOptions, told: &mut Told) -> Result<ExitCode, Failur
         OutputFormat::StreamJson => Arc::new(Stream(Arc::clone(&outlet))),
     };
     let mut agent = agent(options, model, observer)?;
+    for problem in agent.instructions().problems {
+        output::note(&problem);
+    }
     let before = agent.result();
     let (result, failure) = match agent.run_with(&prompt, commands).await {
         Ok(result) => (result, None),
@@ -100,7 +103,8 @@ fn agent(options: &RunOptions, model: Arc<dyn Model>, observer: Arc<dyn Observer
         .limits(limits)
         .identity(identity::of_user())
         .session(session(options)?)
-        .observer(observer);
+        .observer(observer)
+        .system_prompt(prompt::system(options)?);
     if let Some(mode) = options.place.sandbox {
         builder = builder.isolation(isolation(mode));
     }

@@ -4,8 +4,12 @@
 //! Order is what a provider's prefix cache sees: first what never differs (instructions, tools), then what differs
 //! between machines, folders and days (the surroundings, in the first message), then the conversation.
 
+mod instruction;
 mod prompt;
 mod view;
 
-pub use prompt::{Surroundings, head};
+pub use instruction::{
+    InstructionContent, InstructionFile, MAX_ALL_BYTES, MAX_FILE_BYTES, ProjectInstructions, fenced,
+};
+pub use prompt::{Surroundings, SystemPrompt, head};
 pub use view::View;

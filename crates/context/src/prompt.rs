@@ -21,9 +21,23 @@ What holds here:
 
 When the work is complete, call finish with a short summary. Finish runs the configured checks afresh; only if they pass is the task done. If you cannot complete it, call finish and say plainly what is missing.";
 
-/// Builds the head of every request from the tools on offer.
-pub fn head(tools: Vec<ToolSpec>) -> Head {
-    Head { system: SYSTEM.to_owned(), tools }
+/// What the user changes of the instructions; by default nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SystemPrompt {
+    /// Stands instead of Hames's own instructions.
+    pub replacement: Option<String>,
+    /// Stands after them.
+    pub addition: Option<String>,
+}
+
+/// Builds the head of every request from the instructions and the tools on offer.
+pub fn head(prompt: &SystemPrompt, tools: Vec<ToolSpec>) -> Head {
+    let mut system = prompt.replacement.as_deref().unwrap_or(SYSTEM).trim_end().to_owned();
+    if let Some(addition) = &prompt.addition {
+        system.push_str("\n\n");
+        system.push_str(addition.trim());
+    }
+    Head { system, tools }
 }
 
 /// What differs between machines, folders and days; it stands at the start of the first message.
@@ -37,6 +51,8 @@ pub struct Surroundings<'a> {
     pub date: &'a str,
     /// The configured checks.
     pub checks: &'a [String],
+    /// The project's instructions; empty when it has none.
+    pub instructions: &'a str,
 }
 
 impl Surroundings<'_> {
@@ -47,7 +63,15 @@ impl Surroundings<'_> {
         } else {
             self.checks.iter().map(|check| format!("`{check}`")).collect::<Vec<_>>().join(", ")
         };
-        format!("Workspace: {}\nPlatform: {}\nDate: {}\nChecks: {checks}", self.workspace, self.platform, self.date)
+        let mut text = format!(
+            "Workspace: {}\nPlatform: {}\nDate: {}\nChecks: {checks}",
+            self.workspace, self.platform, self.date
+        );
+        if !self.instructions.is_empty() {
+            text.push_str("\n\n");
+            text.push_str(self.instructions);
+        }
+        text
     }
 }
 
@@ -57,15 +81,30 @@ mod tests {
 
     #[test]
     fn the_head_holds_nothing_of_the_machine_or_the_day() {
-        assert_eq!(head(Vec::new()), head(Vec::new()));
+        assert_eq!(head(&SystemPrompt::default(), Vec::new()).system, SYSTEM);
         assert!(SYSTEM.len() < 2_400, "{} bytes", SYSTEM.len());
         assert!(!SYSTEM.contains("20"));
     }
 
     #[test]
-    fn the_surroundings_name_the_checks() {
+    fn the_user_replaces_the_instructions_or_adds_to_them() {
+        let system = |replacement: Option<&str>, addition: Option<&str>| {
+            let prompt =
+                SystemPrompt { replacement: replacement.map(str::to_owned), addition: addition.map(str::to_owned) };
+            head(&prompt, Vec::new()).system
+        };
+        assert_eq!(system(Some("Only this.\n"), None), "Only this.");
+        assert_eq!(system(Some("This"), Some("and that.")), "This\n\nand that.");
+        assert_eq!(system(None, Some("And that.")), format!("{SYSTEM}\n\nAnd that."));
+    }
+
+    #[test]
+    fn the_surroundings_name_the_checks_and_end_with_the_instructions() {
         let checks = ["cargo test".to_owned()];
-        let surroundings = Surroundings { workspace: "/w", platform: "linux", date: "2026-03-01", checks: &checks };
-        assert!(surroundings.text().contains("Checks: `cargo test`"));
+        let mut surroundings =
+            Surroundings { workspace: "/w", platform: "linux", date: "2026-03-01", checks: &checks, instructions: "" };
+        assert!(surroundings.text().ends_with("Checks: `cargo test`"));
+        surroundings.instructions = "Use tabs.";
+        assert!(surroundings.text().ends_with("Checks: `cargo test`\n\nUse tabs."));
     }
 }

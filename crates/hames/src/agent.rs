@@ -4,11 +4,12 @@ use std::path::{Path, PathBuf};
 
 use futures_core::Stream;
 use hames_agent::{AgentProblem, Driver, Prompt};
-use hames_context::Surroundings;
+use hames_context::{ProjectInstructions, Surroundings};
 use hames_protocol::port::Model;
 use hames_protocol::{Block, Command, Limits, RunResult, SessionId};
 
 use crate::builder::Builder;
+use crate::project;
 
 /// An agent at work on one session, in one workspace.
 pub struct Agent {
@@ -40,6 +41,12 @@ impl Agent {
         &self.root
     }
 
+    /// The project's instructions as the next run tells them: AGENTS.md, else CLAUDE.md, of the folders from the root of
+    /// the repository down to the workspace. Blocks while it reads them.
+    pub fn instructions(&self) -> ProjectInstructions {
+        project::instructions(&self.root)
+    }
+
     /// The result of the last run as far as it is known; none when there was no run.
     pub fn result(&self) -> Option<RunResult> {
         hames_agent::run_result(self.driver.state())
@@ -65,8 +72,14 @@ impl Agent {
         let workspace = self.root.to_string_lossy();
         let platform = format!("{} {}", std::env::consts::OS, std::env::consts::ARCH);
         let date = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
-        let surroundings =
-            Surroundings { workspace: &workspace, platform: &platform, date: &date, checks: &self.checks };
+        let instructions = self.instructions().text;
+        let surroundings = Surroundings {
+            workspace: &workspace,
+            platform: &platform,
+            date: &date,
+            checks: &self.checks,
+            instructions: &instructions,
+        };
         let blocks = if prompt.is_empty() { Vec::new() } else { vec![Block::text(prompt)] };
         let prompt = Prompt {
             blocks,

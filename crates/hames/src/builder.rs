@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hames_agent::{Driver, Ports};
+use hames_context::SystemPrompt;
 use hames_protocol::port::{Blobs, Model, Observer, Sandbox, Toolbox, Verifier, Workspace};
 use hames_protocol::{Entry, LOG_FORMAT, Limits, Opened, Record, SessionId};
 use hames_sandbox::{
@@ -69,6 +70,7 @@ pub struct Builder {
     sessions: Option<PathBuf>,
     session: SessionChoice,
     observer: Arc<dyn Observer>,
+    system_prompt: SystemPrompt,
 }
 
 impl Builder {
@@ -85,6 +87,7 @@ impl Builder {
             sessions: None,
             session: SessionChoice::New,
             observer: Arc::new(Silent),
+            system_prompt: SystemPrompt::default(),
         }
     }
 
@@ -142,6 +145,12 @@ impl Builder {
         self
     }
 
+    /// Replaces the instructions that Hames gives the model, or adds to them.
+    pub fn system_prompt(mut self, prompt: SystemPrompt) -> Self {
+        self.system_prompt = prompt;
+        self
+    }
+
     /// Who watches.
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
         self.observer = observer;
@@ -187,7 +196,7 @@ impl Builder {
         ));
         let mode = sandbox.mode().to_owned();
         let tools = tools(Arc::clone(&workspace), sandbox, Arc::clone(&verifier), &session.records)?;
-        let head = hames_context::head(tools.specs());
+        let head = hames_context::head(&self.system_prompt, tools.specs());
         let ports = Ports {
             model: self.model,
             tools,

@@ -20,13 +20,17 @@ mod agent;
 mod builder;
 mod clock;
 mod observer;
+mod plain_file;
+mod project;
 
 pub use agent::Agent;
 pub use builder::{BuildProblem, Builder, Isolation, LoneSandbox, SessionChoice, sessions_folder};
 pub use clock::SystemClock;
 pub use observer::Silent;
+pub use plain_file::{PlainFile, read_beneath};
 
 pub use hames_agent::AgentProblem;
+pub use hames_context as context;
 pub use hames_model as model;
 pub use hames_protocol as protocol;
 pub use hames_sandbox as sandbox;

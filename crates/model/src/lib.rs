@@ -11,4 +11,4 @@ mod retry_hint;
 pub mod script;
 mod sse;
 
-pub use anthropic::{Anthropic, AnthropicConfig};
+pub use anthropic::{Anthropic, AnthropicConfig, Effort};

@@ -139,3 +139,28 @@ async fn without_a_sandbox_the_result_says_so() {
     let result = builder.isolation(Isolation::Off).build().unwrap().run("hi").await.unwrap();
     assert_eq!(result.sandbox, "off");
 }
+
+#[tokio::test]
+async fn instructions_of_the_project_stand_in_the_first_message_and_again_only_when_they_changed() {
+    let place = Place::new();
+    let file = place.work.path().join("AGENTS.md");
+    std::fs::write(&file, "MARK-1").unwrap();
+    let model = Watched::new("- text: a\n- text: b\n- text: c\n");
+    let mut agent = Agent::builder(model.clone())
+        .workspace(place.work.path())
+        .sessions(place.state.path())
+        .isolation(Isolation::Off)
+        .build()
+        .unwrap();
+    agent.run("one").await.unwrap();
+    agent.run("two").await.unwrap();
+    std::fs::write(&file, "MARK-2").unwrap();
+    agent.run("three").await.unwrap();
+    let requests = model.requests.lock().unwrap();
+    assert!(!requests[2].head.contains("MARK"), "the head is the same everywhere");
+    let bodies: Vec<&str> = requests[2].messages.iter().map(|message| &*message.body).collect();
+    assert_eq!(bodies.len(), 5);
+    assert!(bodies[0].contains("MARK-1") && bodies[0].contains("one"), "{}", bodies[0]);
+    assert!(!bodies[2].contains("MARK"), "{}", bodies[2]);
+    assert!(bodies[4].contains("MARK-2"), "{}", bodies[4]);
+}

@@ -13,6 +13,7 @@ use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT};
 use reqwest::{Client, Response, Url, redirect};
 
 use super::assemble::Assembler;
+use super::effort::Effort;
 use super::encode;
 use super::failure::{failure, from_answer};
 use crate::catalogue;
@@ -53,12 +54,14 @@ pub struct AnthropicConfig {
     pub base_url: Option<String>,
     /// How long the provider may be silent before the attempt fails.
     pub idle_timeout: Duration,
+    /// How much the model should put into its replies; none for the provider's default.
+    pub effort: Option<Effort>,
 }
 
 impl AnthropicConfig {
     /// A model at Anthropic itself, with a silence of at most 180 seconds.
     pub fn new(model: impl Into<String>, key: impl Into<String>) -> Self {
-        Self { model: model.into(), key: key.into(), base_url: None, idle_timeout: IDLE_TIMEOUT }
+        Self { model: model.into(), key: key.into(), base_url: None, idle_timeout: IDLE_TIMEOUT, effort: None }
     }
 }
 
@@ -66,6 +69,7 @@ impl fmt::Debug for AnthropicConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut out = f.debug_struct("AnthropicConfig");
         out.field("model", &self.model).field("base_url", &self.base_url).field("idle_timeout", &self.idle_timeout);
+        out.field("effort", &self.effort);
         out.finish_non_exhaustive()
     }
 }
@@ -78,6 +82,7 @@ pub struct Anthropic {
     host: String,
     key: String,
     idle_timeout: Duration,
+    effort: Option<Effort>,
 }
 
 impl Anthropic {
@@ -103,7 +108,7 @@ impl Anthropic {
             output_tokens: entry.output_tokens,
             price: entry.price,
         };
-        Ok(Self { info, http, url, host, key: config.key, idle_timeout: config.idle_timeout })
+        Ok(Self { info, http, url, host, key: config.key, idle_timeout: config.idle_timeout, effort: config.effort })
     }
 
     async fn attempt(&self, request: Request, on_delta: &(dyn Fn(Delta) + Send + Sync)) -> Result<Reply, ModelFailure> {
@@ -213,7 +218,7 @@ impl Model for Anthropic {
     }
 
     fn encode_head(&self, head: &Head) -> Arc<str> {
-        encode::encode_head(&self.info, head)
+        encode::encode_head(&self.info, self.effort, head)
     }
 
     fn encode(&self, message: &Message) -> Encoded {

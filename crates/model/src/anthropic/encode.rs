@@ -11,6 +11,7 @@ use hames_protocol::{
 };
 use serde_json::{Map, Value, json};
 
+use super::effort::Effort;
 use crate::raw_json::Object;
 
 /// The field that marks the end of a cacheable prefix.
@@ -27,8 +28,11 @@ const NO_OUTPUT: &str = "(no output)";
 const EMPTY: &str = "(empty)";
 
 /// Writes everything that precedes the messages.
-pub(crate) fn encode_head(info: &ModelInfo, head: &Head) -> Arc<str> {
+pub(crate) fn encode_head(info: &ModelInfo, effort: Option<Effort>, head: &Head) -> Arc<str> {
     let mut text = format!(r#""model":{},"max_tokens":{},"stream":true"#, json!(info.name), info.output_tokens);
+    if let Some(effort) = effort {
+        text.push_str(&format!(r#","output_config":{{"effort":"{}"}}"#, effort.as_str()));
+    }
     if !head.tools.is_empty() {
         let tools = head.tools.iter().map(tool).collect::<Vec<_>>();
         text.push_str(&format!(r#","tools":{}"#, Value::Array(tools)));

@@ -5,7 +5,9 @@
 
 pub(crate) mod assemble;
 mod client;
+mod effort;
 pub(crate) mod encode;
 pub(crate) mod failure;
 
 pub use client::{Anthropic, AnthropicConfig};
+pub use effort::Effort;

@@ -122,7 +122,7 @@ impl Model for Scripted {
     }
 
     fn encode_head(&self, head: &Head) -> Arc<str> {
-        encode::encode_head(&self.info, head)
+        encode::encode_head(&self.info, None, head)
     }
 
     fn encode(&self, message: &Message) -> Encoded {

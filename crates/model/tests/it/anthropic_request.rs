@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hames_model::{Anthropic, AnthropicConfig};
+use hames_model::{Anthropic, AnthropicConfig, Effort};
 use hames_protocol::port::Model;
 use hames_protocol::{
     Arguments, Block, Dialect, FailureKind, Head, Message, Native, Part, PartKind, RawCall, Reply, Status, StopReason,
@@ -137,6 +137,18 @@ fn the_head_holds_everything_before_the_messages_in_a_fixed_order() {
     );
     let bare = client().encode_head(&Head { system: " ".to_owned(), tools: Vec::new() });
     assert_eq!(&*bare, r#""model":"claude-sonnet-5-5","max_tokens":128000,"stream":true"#);
+}
+
+#[test]
+fn the_effort_is_asked_for_in_the_head_and_only_when_it_was_named() {
+    let head = |effort| {
+        let client = Anthropic::new(AnthropicConfig { effort, ..AnthropicConfig::new(MODEL, KEY) }).unwrap();
+        client.encode_head(&Head { system: String::new(), tools: Vec::new() })
+    };
+    for (effort, name) in [(Effort::Low, "low"), (Effort::Medium, "medium"), (Effort::High, "high")] {
+        assert!(head(Some(effort)).ends_with(&format!(r#","stream":true,"output_config":{{"effort":"{name}"}}"#)));
+    }
+    assert!(!head(None).contains("output_config"));
 }
 
 #[tokio::test]

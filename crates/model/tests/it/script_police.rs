@@ -377,6 +377,8 @@ fn parameters_are_known_and_within_bounds() {
         (with("/temperature", json!(1.5)), "temperature: Input should be less than or equal to 1"),
         (with("/temperature", json!(-1)), "temperature: Input should be greater than or equal to 0"),
         (with("/top_p", json!("x")), "top_p: Input should be a valid number"),
+        (with("/output_config", json!({"effort": "huge"})), "output_config.effort: Input should be 'low'"),
+        (with("/output_config", json!({"efort": "low"})), "output_config.efort: Extra inputs are not permitted"),
         (with("/stop_sequences", json!(["\n"])), "stop_sequences: each stop sequence must contain non-whitespace"),
         (without("/messages"), "messages: Field required"),
         (with("/messages", json!({})), "messages: Input should be a valid list"),

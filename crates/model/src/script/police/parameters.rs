@@ -43,7 +43,18 @@ pub(super) fn check(request: &Fields<'_, '_>) -> Checked {
     {
         return refuse("stop_sequences: each stop sequence must contain non-whitespace");
     }
+    check_effort(request)?;
     check_thinking(request, max_tokens, temperature)
+}
+
+fn check_effort(request: &Fields<'_, '_>) -> Checked {
+    let Some(config) = request.get("output_config") else { return Ok(()) };
+    let config = Fields::of(config, "output_config")?;
+    config.only(&["effort", "format", "task_budget"])?;
+    match config.get("effort").map(Value::as_str) {
+        None | Some(Some("low" | "medium" | "high" | "xhigh" | "max")) => Ok(()),
+        Some(_) => refuse("output_config.effort: Input should be 'low', 'medium', 'high', 'xhigh' or 'max'"),
+    }
 }
 
 fn check_thinking(request: &Fields<'_, '_>, max_tokens: u64, temperature: Option<f64>) -> Checked {
