@@ -224,7 +224,8 @@ impl Session {
     /// What the command is watched for.
     fn subject(&self, command: &CommandSpec, held: Option<&Held>) -> Subject {
         let protection = command.view.stand_in.is_none().then(|| Arc::clone(&self.protection));
-        Subject::new(&self.root, protection, held.map_or(&[], |held| &held.existing))
+        let absent = held.map_or_else(Vec::new, |held| held.absent.iter().map(|absent| absent.path.clone()).collect());
+        Subject::new(&self.root, self.mode, protection, held.map_or(&[], |held| &held.existing), absent)
     }
 
     /// What the command sees; `git_config` is a descriptor of the text that its home holds.

@@ -16,8 +16,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hames_protocol::port::{Attempt, FileKind};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs::{AtFlags, FileType, OFlags, ResolveFlags, Stat};
 
+use super::config::Mode;
 use super::listener::{self, Notification};
 use super::watched::{self, PathArgument, Touches, Watched};
 use crate::{Guarded, Protection};
@@ -35,19 +36,42 @@ pub(crate) struct Subject {
     /// What is protected; none when the command sees something else in the workspace's place.
     pub(crate) protection: Option<Arc<Protection>>,
     /// Folders that hold something protected, each with the first of it.
-    pub(crate) holders: BTreeMap<PathBuf, PathBuf>,
+    holders: BTreeMap<PathBuf, PathBuf>,
+    /// What the mounts of this command keep from being changed.
+    mounted: Vec<Guarded>,
+    /// What does not exist, and cannot come into being.
+    absent: Vec<PathBuf>,
+    mode: Mode,
 }
 
 impl Subject {
-    /// Notes the folders above what exists.
-    pub(crate) fn new(root: &Path, protection: Option<Arc<Protection>>, existing: &[Guarded]) -> Self {
+    /// Notes what a command's mounts protect: what exists, and what is absent.
+    pub(crate) fn new(
+        root: &Path,
+        mode: Mode,
+        protection: Option<Arc<Protection>>,
+        existing: &[Guarded],
+        absent: Vec<PathBuf>,
+    ) -> Self {
         let mut holders = BTreeMap::new();
         for guarded in existing {
             for above in guarded.path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()) {
                 holders.entry(above.to_owned()).or_insert_with(|| guarded.path.clone());
             }
         }
-        Self { root: root.to_owned(), protection, holders }
+        Self { root: root.to_owned(), protection, holders, mounted: existing.to_vec(), absent, mode }
+    }
+
+    /// Whether a path under a rule is kept from being changed by a mount of this command. What only came into being
+    /// while it ran, such as the settings of a new repository, is not.
+    fn is_mounted(&self, relative: &Path) -> bool {
+        let beneath = |guarded: &Guarded| {
+            relative.starts_with(&guarded.path) && !guarded.writable.iter().any(|open| relative.starts_with(open))
+        };
+        self.mode == Mode::ReadOnly
+            || self.holders.contains_key(relative)
+            || self.mounted.iter().any(beneath)
+            || self.absent.iter().any(|absent| relative.starts_with(absent))
     }
 }
 
@@ -60,6 +84,8 @@ pub(crate) struct Observer {
     inside: Option<OwnedFd>,
     attempts: Vec<Attempt>,
     seen: HashSet<(PathBuf, &'static str)>,
+    /// Paths under a rule that no mount keeps, and that were not there when the command touched them.
+    appeared: BTreeMap<PathBuf, (String, &'static str)>,
     /// Doubtful exit codes with which the command's main process ended by itself.
     exits: Vec<i32>,
 }
@@ -83,7 +109,15 @@ impl Observer {
     /// Takes over a listener.
     pub(crate) fn new(listener: OwnedFd, subject: Subject) -> Self {
         listener::wake_in_step(listener.as_fd());
-        Self { listener, subject, inside: None, attempts: Vec::new(), seen: HashSet::new(), exits: Vec::new() }
+        Self {
+            listener,
+            subject,
+            inside: None,
+            attempts: Vec::new(),
+            seen: HashSet::new(),
+            appeared: BTreeMap::new(),
+            exits: Vec::new(),
+        }
     }
 
     /// What becomes readable when a call waits.
@@ -116,7 +150,13 @@ impl Observer {
     }
 
     /// Closes the listener and sums up.
-    pub(crate) fn finish(self) -> Observed {
+    pub(crate) fn finish(mut self) -> Observed {
+        for (path, (rule, action)) in std::mem::take(&mut self.appeared) {
+            let is_there = self.subject.root.join(&path).symlink_metadata().is_ok();
+            let action = if is_there { Attempt::CHANGED } else { action };
+            let path = path.to_string_lossy().into_owned();
+            self.attempts.push(Attempt { path, rule, action: action.to_owned() });
+        }
         Observed { attempts: self.attempts, exits: self.exits }
     }
 
@@ -142,6 +182,14 @@ impl Observer {
             Some(format!("it holds `{}`, which is protected", held.display()))
         });
         let Some(rule) = rule else { return };
+        if !self.subject.is_mounted(relative) {
+            // What was there is compared afterwards. A new repository is the command's own; it is protected from the
+            // next command on.
+            if kind == FileKind::Missing && !relative.iter().any(|part| part == ".git") {
+                self.appeared.entry(relative.to_owned()).or_insert((rule, watched.action));
+            }
+            return;
+        }
         let new = self.attempts.len() < ATTEMPTS && !self.seen.contains(&(relative.to_owned(), watched.action));
         if new && listener::is_valid(self.listener.as_fd(), notification) {
             self.seen.insert((relative.to_owned(), watched.action));
@@ -164,7 +212,7 @@ impl Observer {
         };
         if self.inside.is_none() {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            self.inside = rustix::fs::open(format!("{process}/root"), flags, Mode::empty()).ok();
+            self.inside = rustix::fs::open(format!("{process}/root"), flags, rustix::fs::Mode::empty()).ok();
         }
         let inside = self.inside.as_ref()?;
         for _ in 0..LINKS {
@@ -217,7 +265,7 @@ fn is_a_change(notification: &Notification) -> bool {
 
 fn open_inside(inside: &OwnedFd, path: &Path, flags: OFlags) -> Option<OwnedFd> {
     let flags = OFlags::PATH | OFlags::CLOEXEC | flags;
-    rustix::fs::openat2(inside, path, flags, Mode::empty(), ResolveFlags::IN_ROOT).ok()
+    rustix::fs::openat2(inside, path, flags, rustix::fs::Mode::empty(), ResolveFlags::IN_ROOT).ok()
 }
 
 fn landing_of(fd: &OwnedFd) -> Option<Landing> {

@@ -169,3 +169,18 @@ print('done')
 EOF";
     assert_eq!(text(&world.bash(line)), "done\n");
 }
+
+#[test]
+fn a_repository_that_a_command_makes_is_its_own_until_it_ends() {
+    let world = World::new();
+    let line = "git init -q new && git -C new config user.name x && echo 'echo' > new/.git/hooks/pre-commit";
+    assert_eq!(attempts(&world, line), Vec::<String>::new(), "nothing was refused, so nothing is told as refused");
+    assert!(attempts(&world, "git -C new config user.name y").iter().any(|told| told.starts_with("new/.git/config")));
+}
+
+#[test]
+fn a_new_file_that_a_rule_covers_is_told_as_changed() {
+    let world = World::with(&[("tests/test_a.py", "import unittest\n")]);
+    assert_eq!(attempts(&world, "echo > conftest.py; echo > tests/test_b.py"), ["conftest.py: changed"]);
+    assert_eq!(attempts(&world, "echo > pytest.ini; rm pytest.ini"), ["pytest.ini: open for writing"]);
+}

@@ -272,7 +272,7 @@ fn protected(first: &Attempt, actions: &[&str]) -> String {
     let (path, rule) = (shown(path), shown(rule));
     if actions.contains(&Attempt::CHANGED) {
         return format!(
-            "`{path}` is protected ({rule}) and changed while the command ran; the checks use the original."
+            "`{path}` is protected ({rule}) and changed while the command ran; the checks do not use what it holds now."
         );
     }
     format!("`{path}` is protected ({rule}) and was not changed (tried: {}).", shown(&actions.join(", ")))
