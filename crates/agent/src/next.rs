@@ -167,7 +167,8 @@ fn finished(run: &Run) -> Step {
 fn limit_reached(run: &Run) -> Option<String> {
     let limits = &run.limits;
     if run.turns >= limits.max_turns {
-        return Some(format!("The limit of {} turns was reached. Resume the session to go on.", limits.max_turns));
+        let turns = if limits.max_turns == 1 { "turn" } else { "turns" };
+        return Some(format!("The limit of {} {turns} was reached. Resume the session to go on.", limits.max_turns));
     }
     if run.usage.total() >= limits.max_tokens {
         let used = run.usage.total();

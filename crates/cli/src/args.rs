@@ -9,7 +9,7 @@ use crate::duration;
 
 /// A coding agent that finishes real tasks: the model proposes, Hames decides.
 #[derive(Debug, Parser)]
-#[command(name = "hames", version, disable_help_subcommand = true, arg_required_else_help = true)]
+#[command(name = "hames", version, arg_required_else_help = true)]
 #[command(
     after_help = "`hames -p PROMPT` is short for `hames run PROMPT`.\n\nExit codes: 0 done or answered, 1 internal error, \
 2 usage or configuration, 3 a limit or stuck, 4 not verified, 5 a tool failed for good, 6 the model or provider failed, \
@@ -191,12 +191,14 @@ fn money(text: &str) -> Result<f64, String> {
 /// Reads `hames -p …` as `hames run …`: the flag that users of other agents know.
 pub(crate) fn with_short_run(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = arguments.collect();
-    let first_is_flag = arguments.get(1).is_some_and(|first| first.to_string_lossy().starts_with('-'));
+    let first = arguments.get(1).map(|first| first.to_string_lossy().into_owned()).unwrap_or_default();
     let end = arguments.iter().position(|argument| argument == "--").unwrap_or(arguments.len());
     let short = arguments.iter().take(end).position(|argument| argument == "-p" || argument == "--print");
-    if let (true, Some(at)) = (first_is_flag, short) {
+    if let (true, Some(at)) = (first.starts_with('-') || first == "run", short) {
         arguments.remove(at);
-        arguments.insert(1, "run".into());
+        if first != "run" {
+            arguments.insert(1, "run".into());
+        }
     }
     arguments
 }
@@ -218,6 +220,7 @@ mod tests {
         assert_eq!(run_options("hames -p fix").prompt.as_deref(), Some("fix"));
         let options = run_options("hames --max-turns 3 -p fix --verify true");
         assert_eq!((options.max_turns, options.verify), (3, vec!["true".to_owned()]));
+        assert_eq!(run_options("hames run -p fix").prompt.as_deref(), Some("fix"));
         assert_eq!(run_options("hames run -- -p").prompt.as_deref(), Some("-p"));
     }
 

@@ -386,6 +386,11 @@ fn real(folder: &Path) -> Result<PathBuf, BuildProblem> {
             folder.display()
         ))
     })?;
+    if real == Path::new("/") {
+        return Err(BuildProblem(
+            "The workspace cannot be the root folder of the system. Name a project's folder.".into(),
+        ));
+    }
     if !real.is_dir() {
         return Err(BuildProblem(format!("The workspace {} is not a folder. Name a folder.", folder.display())));
     }
