@@ -208,3 +208,11 @@ fn no_secret_of_the_environment_reaches_a_command() {
     assert!(!ran.stdout.contains("canary-4711"));
     assert!(!place.raw_log().contains("canary-4711"));
 }
+
+#[test]
+fn a_variable_that_only_looks_like_one_of_the_locale_is_not_taken_over() {
+    let place = Place::empty();
+    let mut command = place.hames(["sandbox", "--", "sh", "-c", "echo ${LC_TIME-none} ${LC_SECRET-none}"]);
+    let output = command.env("LC_TIME", "C").env("LC_SECRET", "canary").output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "C none\n");
+}

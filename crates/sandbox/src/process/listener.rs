@@ -131,6 +131,13 @@ pub(crate) fn answer(listener: BorrowedFd<'_>, notification: &Notification) {
     unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw mut raw) };
 }
 
+/// Has the call fail with `error`.
+pub(crate) fn refuse(listener: BorrowedFd<'_>, notification: &Notification, error: rustix::io::Errno) {
+    let mut raw = libc::seccomp_notif_resp { id: notification.id, val: 0, error: -error.raw_os_error(), flags: 0 };
+    // SAFETY: the request reads one `seccomp_notif_resp`. It fails when the process is gone, which is as well.
+    unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw mut raw) };
+}
+
 /// Whether the call still waits, so that what was read of its process was that process's.
 pub(crate) fn is_valid(listener: BorrowedFd<'_>, notification: &Notification) -> bool {
     let id = notification.id;

@@ -1,8 +1,9 @@
 //! What a command tries on protected paths, as the kernel tells of its system calls.
 //!
-//! This enforces nothing: the mounts do. Every call is let through, and a command that races against the look at its
-//! arguments only gets a try of its own past the count. What is counted is what was observed here and by comparison
-//! afterwards, never what a command prints.
+//! The mounts enforce the protection. What no mount holds (links, and files beyond the number that can be bound) is
+//! refused here, and a command that races against the look at its arguments may get past that, to be found by the
+//! comparison afterwards; every other call is let through. What is counted is what was observed here and by that
+//! comparison, never what a command prints.
 //!
 //! It costs such a call some ten microseconds. The one difference that a command can notice: a signal whose handler
 //! does not restart calls may interrupt one of these, where the kernel alone would have finished it.
@@ -20,11 +21,14 @@ use rustix::fs::{AtFlags, FileType, OFlags, ResolveFlags, Stat};
 
 use super::config::Mode;
 use super::listener::{self, Notification};
+use super::view;
 use super::watched::{self, PathArgument, Touches, Watched};
 use crate::{Guarded, Protection};
 
 /// How many links are followed at the end of a path that leads nowhere.
 const LINKS: usize = 8;
+/// How many links one path may go through; the kernel's own bound.
+const WALKED_LINKS: usize = 40;
 /// Attempts that are kept of one command.
 const ATTEMPTS: usize = 1_000;
 
@@ -42,6 +46,8 @@ pub(crate) struct Subject {
     /// What does not exist, and cannot come into being.
     absent: Vec<PathBuf>,
     mode: Mode,
+    /// What is protected and no mount holds.
+    pub(crate) unheld: HashSet<PathBuf>,
 }
 
 impl Subject {
@@ -59,7 +65,8 @@ impl Subject {
                 holders.entry(above.to_owned()).or_insert_with(|| guarded.path.clone());
             }
         }
-        Self { root: root.to_owned(), protection, holders, mounted: existing.to_vec(), absent, mode }
+        let (root, mounted, unheld) = (root.to_owned(), existing.to_vec(), view::unheld(existing));
+        Self { root, protection, holders, mounted, absent, mode, unheld }
     }
 
     /// Whether a path under a rule is kept from being changed by a mount of this command. What only came into being
@@ -97,6 +104,13 @@ pub(crate) struct Observed {
     pub(crate) attempts: Vec<Attempt>,
     /// Doubtful exit codes with which the main process ended by itself, and not by a signal.
     pub(crate) exits: Vec<i32>,
+}
+
+/// What becomes of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    Pass,
+    Refuse,
 }
 
 /// Where a path lands inside the sandbox.
@@ -137,8 +151,12 @@ impl Observer {
         } else if let Some(watched) = watched::find(notification.call)
             && is_a_change(notification)
         {
+            let mut refused = false;
             for argument in watched.paths {
-                self.look_at(notification, watched, *argument);
+                refused |= self.look_at(notification, watched, *argument) == Answer::Refuse;
+            }
+            if refused {
+                return listener::refuse(self.listener.as_fd(), notification, rustix::io::Errno::ROFS);
             }
         }
         self.pass(notification);
@@ -160,20 +178,22 @@ impl Observer {
         Observed { attempts: self.attempts, exits: self.exits }
     }
 
-    fn look_at(&mut self, notification: &Notification, watched: &Watched, argument: PathArgument) {
-        let Some(protection) = self.subject.protection.clone() else { return };
+    fn look_at(&mut self, notification: &Notification, watched: &Watched, argument: PathArgument) -> Answer {
+        let Some(protection) = self.subject.protection.clone() else { return Answer::Pass };
         let Some(written) = listener::read_text(notification.thread, notification.arguments[argument.path]) else {
-            return;
+            return Answer::Pass;
         };
         // By far the most frequent one.
         if written == b"/dev/null" {
-            return;
+            return Answer::Pass;
         }
-        let Some(landing) = self.land(notification, argument, Path::new(OsStr::from_bytes(&written))) else { return };
-        let Ok(relative) = landing.path.strip_prefix(&self.subject.root) else { return };
+        let Some(landing) = self.land(notification, argument, Path::new(OsStr::from_bytes(&written))) else {
+            return Answer::Pass;
+        };
+        let Ok(relative) = landing.path.strip_prefix(&self.subject.root) else { return Answer::Pass };
         let kind = kind_of(landing.found.as_ref());
         if argument.touches == Touches::Folder && kind != FileKind::Missing {
-            return;
+            return Answer::Pass;
         }
         let text = relative.to_string_lossy();
         let by_inode = || landing.found.as_ref().and_then(|found| protection.rule_of_inode(found.st_dev, found.st_ino));
@@ -181,20 +201,21 @@ impl Observer {
             let held = self.subject.holders.get(relative).filter(|_| argument.touches == Touches::Entry)?;
             Some(format!("it holds `{}`, which is protected", held.display()))
         });
-        let Some(rule) = rule else { return };
+        let Some(rule) = rule else { return Answer::Pass };
         if !self.subject.is_mounted(relative) {
             // What was there is compared afterwards. A new repository is the command's own; it is protected from the
             // next command on.
             if kind == FileKind::Missing && !relative.iter().any(|part| part == ".git") {
                 self.appeared.entry(relative.to_owned()).or_insert((rule, watched.action));
             }
-            return;
+            return Answer::Pass;
         }
         let new = self.attempts.len() < ATTEMPTS && !self.seen.contains(&(relative.to_owned(), watched.action));
         if new && listener::is_valid(self.listener.as_fd(), notification) {
             self.seen.insert((relative.to_owned(), watched.action));
             self.attempts.push(Attempt { path: text.into_owned(), rule, action: watched.action.to_owned() });
         }
+        if self.subject.unheld.contains(relative) { Answer::Refuse } else { Answer::Pass }
     }
 
     /// Finds where a path lands, the way the kernel does for the calling process.
@@ -215,6 +236,9 @@ impl Observer {
             self.inside = rustix::fs::open(format!("{process}/root"), flags, rustix::fs::Mode::empty()).ok();
         }
         let inside = self.inside.as_ref()?;
+        if path.parent().is_some_and(|folder| open_inside(inside, folder, OFlags::DIRECTORY).is_none()) {
+            path = through_proc(inside, &process, &path, argument.touches)?;
+        }
         for _ in 0..LINKS {
             if argument.touches == Touches::Content
                 && let Some(landing) = open_inside(inside, &path, OFlags::empty()).and_then(|fd| landing_of(&fd))
@@ -261,6 +285,56 @@ fn is_a_change(notification: &Notification) -> bool {
     }
     // The flags are the first field of `struct open_how` (linux/openat2.h).
     listener::read_number(notification.thread, notification.arguments[2]).is_some_and(watched::opens_for_writing)
+}
+
+/// Follows a path by hand through links of /proc, by which a process reaches its own folders and open files: the kernel
+/// follows those only for the process itself.
+fn through_proc(inside: &OwnedFd, process: &str, path: &Path, touches: Touches) -> Option<PathBuf> {
+    let parts =
+        |path: &Path| -> Vec<_> { path.iter().rev().filter(|part| *part != "/").map(OsStr::to_owned).collect() };
+    let mut todo = parts(path);
+    let mut at = PathBuf::from("/");
+    let mut links = 0;
+    while let Some(part) = todo.pop() {
+        if part == ".." {
+            at.pop();
+            continue;
+        }
+        let here = at.join(&part);
+        if todo.is_empty() && touches != Touches::Content {
+            return Some(here);
+        }
+        let leads_to = match here.strip_prefix("/proc") {
+            // Who asks decides what these two are, so they are looked up as the process's own, on the host.
+            Ok(rest) if rest == Path::new("self") || rest == Path::new("thread-self") => {
+                let Some(name) = todo.pop() else { return Some(here) };
+                if name == "fd" {
+                    let number = todo.pop()?;
+                    fs::read_link(format!("{process}/fd/{}", number.to_str()?)).ok()?
+                } else {
+                    fs::read_link(Path::new(process).join(name)).ok()?
+                }
+            }
+            _ => {
+                let link = open_inside(inside, &at, OFlags::DIRECTORY)
+                    .and_then(|folder| rustix::fs::readlinkat(&folder, &part, Vec::new()).ok());
+                let Some(link) = link else {
+                    at = here;
+                    continue;
+                };
+                PathBuf::from(OsStr::from_bytes(link.as_bytes()))
+            }
+        };
+        links += 1;
+        if links > WALKED_LINKS {
+            return None;
+        }
+        if leads_to.is_absolute() {
+            at = PathBuf::from("/");
+        }
+        todo.extend(parts(&leads_to));
+    }
+    Some(at)
 }
 
 fn open_inside(inside: &OwnedFd, path: &Path, flags: OFlags) -> Option<OwnedFd> {

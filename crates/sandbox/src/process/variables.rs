@@ -7,10 +7,25 @@ use hames_protocol::port::CommandSpec;
 
 use super::leftover;
 
-/// Variables that are taken over from the host: how to speak and what time it is.
-const TAKEN_OVER: [&str; 2] = ["LANG", "TZ"];
-/// Beginnings of more such names.
-const TAKEN_OVER_PREFIX: &str = "LC_";
+/// Variables that are taken over from the host: how to speak and what time it is. Each by its whole name: whoever
+/// connects by ssh may bring any variable that begins with `LC_`.
+const TAKEN_OVER: [&str; 15] = [
+    "LANG",
+    "TZ",
+    "LC_ALL",
+    "LC_ADDRESS",
+    "LC_COLLATE",
+    "LC_CTYPE",
+    "LC_IDENTIFICATION",
+    "LC_MEASUREMENT",
+    "LC_MESSAGES",
+    "LC_MONETARY",
+    "LC_NAME",
+    "LC_NUMERIC",
+    "LC_PAPER",
+    "LC_TELEPHONE",
+    "LC_TIME",
+];
 
 /// Variables of the same value for every command.
 ///
@@ -66,7 +81,7 @@ pub(crate) fn variables(command: &CommandSpec, places: &Places<'_>) -> Vec<(OsSt
     // Bytecode beside the sources would be a change of the workspace that nobody asked for.
     set("PYTHONPYCACHEPREFIX", places.tmp.join("pycache").as_os_str());
     for (name, value) in std::env::vars_os() {
-        let known = name.to_str().is_some_and(|name| TAKEN_OVER.contains(&name) || name.starts_with(TAKEN_OVER_PREFIX));
+        let known = name.to_str().is_some_and(|name| TAKEN_OVER.contains(&name));
         if known {
             variables.push((name, value));
         }

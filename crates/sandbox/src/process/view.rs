@@ -9,7 +9,7 @@
 //! A path that must not be seen cannot be unmounted out of a folder, so its folder is built anew: an empty one in
 //! memory in which everything else is bound. What a command adds there is gone when it ends.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -22,9 +22,9 @@ use super::layout::Layout;
 use super::outcome::io_problem;
 use crate::{GuardKind, Guarded};
 
-/// Files that are bound singly; each costs a command about half a millisecond. Beyond that only the comparison of
-/// digests after a command, and the verifier, hold them.
-const BOUND_FILES: usize = 300;
+/// Mounts for what is protected; each costs a command about half a millisecond, and more the more there are. Beyond
+/// that watching the command, the comparison of digests afterwards, and the verifier hold them.
+const GUARDS: usize = 300;
 /// Entries of a folder up to which it is built anew to leave a file out; above, the file is shown as empty instead.
 const REBUILT_ENTRIES: usize = 200;
 
@@ -63,21 +63,10 @@ impl<'a> Arrangement<'a> {
 
     /// Binds what is protected.
     pub(crate) fn guard(&mut self, existing: &[Guarded], placeholders: impl Iterator<Item = PathBuf>) {
-        let mut files = 0;
-        for guarded in existing {
+        let unheld = unheld(existing);
+        for guarded in existing.iter().filter(|guarded| !unheld.contains(&guarded.path)) {
             self.pin(&guarded.path);
-            let bound = match guarded.kind {
-                GuardKind::Folder => true,
-                // Nothing can be bound over a link, only over what it leads to, which is listed by itself.
-                GuardKind::Link => false,
-                GuardKind::File => {
-                    files += 1;
-                    files <= BOUND_FILES
-                }
-            };
-            if bound {
-                self.actions.insert(guarded.path.clone(), Action::Guard);
-            }
+            self.actions.insert(guarded.path.clone(), Action::Guard);
             for open in &guarded.writable {
                 self.actions.insert(open.clone(), Action::Keep);
             }
@@ -191,6 +180,28 @@ impl<'a> Arrangement<'a> {
         }
         None
     }
+}
+
+/// What of the protected paths, and of the folders above them, no mount holds: links, over which nothing can be bound,
+/// and what is beyond [`GUARDS`]. Folders come first, for they are few and git's settings are among them.
+pub(crate) fn unheld(existing: &[Guarded]) -> HashSet<PathBuf> {
+    let mut held: HashSet<&Path> = HashSet::new();
+    let mut unheld: HashSet<PathBuf> = HashSet::new();
+    let mut ordered: Vec<&Guarded> = existing.iter().collect();
+    ordered.sort_by_key(|guarded| guarded.kind != GuardKind::Folder);
+    for guarded in &ordered {
+        let new = guarded.path.ancestors().filter(|path| !path.as_os_str().is_empty() && !held.contains(path));
+        let new: Vec<&Path> = new.collect();
+        if guarded.kind != GuardKind::Link && held.len() + new.len() <= GUARDS {
+            held.extend(new);
+        } else {
+            unheld.insert(guarded.path.clone());
+        }
+    }
+    let above = ordered.iter().flat_map(|guarded| guarded.path.ancestors().skip(1));
+    let above = above.filter(|path| !path.as_os_str().is_empty() && !held.contains(path)).map(Path::to_owned);
+    unheld.extend(above.collect::<Vec<_>>());
+    unheld
 }
 
 /// Makes sure that a view names plain paths beneath the workspace.

@@ -49,6 +49,16 @@ fn an_attempt_on_a_protected_path_is_told_whatever_the_way() {
         ("ln -s x .claude/settings.json", ".claude/settings.json", "link"),
         ("echo x > tests/conftest.py; rm -f tests/conftest.py", "tests/conftest.py", "open for writing"),
         ("perl -e 'unlink q(tests/test_price.py)'", "tests/test_price.py", "remove"),
+        ("echo x > /proc/self/cwd/tests/test_price.py", "tests/test_price.py", "open for writing"),
+        ("echo x > /proc/self/root$PWD/tests/test_price.py", "tests/test_price.py", "open for writing"),
+        ("echo x > /proc/$$/cwd/tests/test_price.py", "tests/test_price.py", "open for writing"),
+        ("exec 3< tests; rm /proc/self/fd/3/test_price.py", "tests/test_price.py", "remove"),
+        ("exec 3< tests/test_price.py; echo x > /dev/fd/3", "tests/test_price.py", "open for writing"),
+        (
+            "ln -s /proc/self/cwd /tmp/way; echo x > /tmp/way/tests/test_price.py",
+            "tests/test_price.py",
+            "open for writing",
+        ),
         (
             "python3 -c 'import threading as t; t.Thread(target=lambda: open(\"tests/test_price.py\", \"w\")).start()'",
             "tests/test_price.py",

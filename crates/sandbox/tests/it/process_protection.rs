@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
-use hames_protocol::port::{CommandSpec, Exit, Sandbox};
+use hames_protocol::port::{Attempt, CommandSpec, Exit, Sandbox};
 
 use crate::process::{World, path_exists, run, runtime, shell, text};
 
@@ -265,10 +265,9 @@ fn a_workspace_of_many_tests_still_runs_commands() {
     let finished = world.bash("ls tests | wc -l; echo x > tests/test_0.py");
     assert!(text(&finished).starts_with("500\n"), "{}", text(&finished));
     assert_eq!(fs::read_to_string(world.root().join("tests/test_0.py")).unwrap(), TEST);
-    // Beyond those that are bound, a change goes through and is told.
     let finished = world.bash("for file in tests/*; do echo x > $file; done 2>/dev/null; true");
-    let changed = finished.attempts.iter().filter(|attempt| attempt.action == "changed").count();
-    assert_eq!(changed, 200);
+    assert_eq!(finished.attempts.len(), 500);
+    assert!(finished.attempts.iter().all(|attempt| attempt.action == "open for writing"));
 }
 
 #[test]
@@ -285,4 +284,39 @@ fn a_command_started_in_a_protected_folder_runs_there() {
     let finished =
         run(&world.sandbox(), CommandSpec { cwd: "tests".into(), ..shell("ls; touch test_new.py && ls") }).unwrap();
     assert_eq!(text(&finished), "test_price.py\ntest_new.py\ntest_price.py\n");
+}
+
+#[test]
+fn more_tests_than_can_be_bound_and_links_withstand_as_well() {
+    let world = World::with(&[("shared/real.py", TEST), ("src/price.py", "price = 1\n")]);
+    for number in 0..400 {
+        world.write(&format!("tests/part{}/test_{number:03}.py", number % 200), TEST);
+    }
+    std::os::unix::fs::symlink("../shared/real.py", world.root().join("tests/test_link.py")).unwrap();
+    let sandbox = world.sandbox();
+    let files: Vec<_> = listing(&world).into_iter().filter(|path| path.ends_with(".py")).collect();
+    for line in [
+        "for f in tests/*/*.py tests/*.py; do echo x > $f && exit 0; done; exit 1",
+        "for f in tests/*/*.py tests/*.py; do rm $f && exit 0; done; exit 1",
+        "for f in tests/*/*.py tests/*.py; do mv src/price.py $f && exit 0; done; exit 1",
+        "for f in tests/*; do mv -T $f src/moved && exit 0; rm -rf src/moved; done; exit 1",
+        "for f in tests/*/*.py; do exec 3< $f; echo x > /dev/fd/3 && exit 0; done; exit 1",
+        "cp src/price.py tests/part199/test_399.py",
+        "python3 -c 'import os; os.rename(\"tests\", \"t2\")'",
+    ] {
+        let finished = run(&sandbox, shell(line)).unwrap();
+        assert_eq!(finished.exit, Exit::Code(1), "{line}: {}", text(&finished));
+        assert!(!finished.attempts.is_empty(), "{line}");
+        assert!(finished.attempts.iter().all(|one| one.action != Attempt::CHANGED), "{line}");
+    }
+    let left: Vec<_> = listing(&world).into_iter().filter(|path| path.ends_with(".py")).collect();
+    assert!(left == files);
+    assert!(
+        files
+            .iter()
+            .filter(|path| path.contains("test"))
+            .all(|path| { fs::read_to_string(world.root().join(path)).unwrap() == TEST })
+    );
+    let finished = run(&sandbox, shell("echo x > tests/part7/test_new.py; echo y > src/new.py")).unwrap();
+    assert_eq!((finished.exit, finished.attempts.len()), (Exit::Code(0), 0));
 }
