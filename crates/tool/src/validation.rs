@@ -54,7 +54,7 @@ pub(crate) fn listed(names: &[&str]) -> String {
 /// Measures without recursion, so that nothing here can overflow the stack.
 fn oversize(tool: &str, arguments: &Map<String, Value>) -> Option<String> {
     let limit = match tool {
-        "write_file" | "edit_file" => CONTENT_LIMIT_BYTES,
+        "write_file" | "edit_file" | "apply_patch" => CONTENT_LIMIT_BYTES,
         _ => SIZE_LIMIT_BYTES,
     };
     let mut bytes = 0;

@@ -5,6 +5,7 @@
 mod command;
 mod edit;
 mod look;
+mod patch;
 mod registry;
 mod world;
 mod write;
