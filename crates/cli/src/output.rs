@@ -16,6 +16,9 @@ use crate::exit::Failure;
 /// Waits longer than this are shown, in milliseconds.
 const SHOWN_WAIT_MS: u64 = 10_000;
 
+/// The tool whose result is shown whole: the model's to-do list is for the user.
+const PLAN: &str = "plan";
+
 /// Text that is safe on a terminal: control characters, line feeds and tabs aside, are shown as escapes.
 pub(crate) fn plain(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
@@ -176,7 +179,11 @@ impl Progress {
                 for fired in &ended.result.fired {
                     self.line(&ended.call, &format!("guard ({}): {}", fired.guard.as_str(), first_line(&fired.text)));
                 }
+                let is_plan = self.is_plan(&ended.call);
                 self.line(&ended.call, status_words(ended.result.status));
+                if is_plan && ended.result.status == Status::Ok {
+                    ended.result.text().lines().for_each(|item| note(&format!("    {item}")));
+                }
             }
             Entry::Judged(id, judgement) if judgement.verdict == Verdict::Pass => self.line(id, "verified"),
             Entry::Judged(id, judgement) => {
@@ -197,6 +204,10 @@ impl Progress {
             Entry::Repaired(repaired) => note(&format!("  repaired the log: {}", repaired.text)),
             _ => {}
         }
+    }
+
+    fn is_plan(&self, id: &CallId) -> bool {
+        self.calls.lock().is_ok_and(|calls| calls.iter().any(|call| &call.id == id && call.name == PLAN))
     }
 
     fn line(&self, id: &CallId, what: &str) {

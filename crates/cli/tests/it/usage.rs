@@ -65,6 +65,15 @@ fn the_prompt_may_be_piped_and_a_given_one_leaves_standard_input_alone() {
 }
 
 #[test]
+fn the_plan_is_shown_to_the_user() {
+    let place = Place::empty();
+    let items = "[{text: Look, status: done}, {text: Fix it, status: in_progress}, {text: Test, status: pending}]";
+    let model = place.script(&format!("- calls: [{{tool: plan, args: {{items: {items}}}}}]\n{ANSWER}"));
+    let ran = place.run(["run", "--model", &model, "go"]);
+    assert!(ran.stderr.contains("  plan: ok\n    [x] Look\n    [>] Fix it\n    [ ] Test\n"), "{}", ran.stderr);
+}
+
+#[test]
 fn outcomes_have_their_exit_codes() {
     let place = Place::empty();
     let outcome = |yaml: &str, more: &[&str]| {

@@ -9,6 +9,7 @@ mod change;
 mod edit_file;
 mod finish;
 mod list_files;
+mod plan;
 mod read_file;
 mod run_tests;
 mod search;
@@ -57,6 +58,7 @@ pub fn builtin(
         Arc::new(search::Search::new(Arc::clone(&workspace))),
         Arc::new(Bash::new(Arc::clone(&workspace), sandbox, Arc::clone(&memory.folder))),
     ];
+    tools.push(Arc::new(plan::Plan::new()));
     if !verifier.checks().is_empty() {
         tools.push(Arc::new(run_tests::RunTests::new(workspace, verifier)));
     }

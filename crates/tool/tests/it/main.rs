@@ -6,6 +6,7 @@ mod command;
 mod edit;
 mod look;
 mod patch;
+mod plan;
 mod registry;
 mod world;
 mod write;

@@ -33,6 +33,7 @@ fn the_tools_have_the_agreed_names_and_arguments() {
         "apply_patch(patch)",
         "search(pattern, path?, glob?)",
         "bash(command, timeout_ms?)",
+        "plan(items)",
         "run_tests()",
         "finish(summary)",
     ];
