@@ -236,11 +236,21 @@ impl Observer for Progress {
 /// A call in a line: its name and what it is mostly about.
 fn told(call: &Call) -> String {
     let Arguments::Whole(arguments) = &call.arguments else { return call.name.clone() };
+    if let Some(patch) = arguments.get("patch").and_then(|patch| patch.as_str()) {
+        let files: Vec<&str> = patch.lines().filter_map(patched_file).collect();
+        return format!("{} {}", call.name, shortened(&files.join(", "), 100));
+    }
     let about = ["command", "path", "pattern", "summary"].iter().find_map(|key| arguments.get(*key)?.as_str());
     match about.map(first_line) {
         Some(about) => format!("{} {}", call.name, shortened(about, 100)),
         None => call.name.clone(),
     }
+}
+
+/// The file that a line of a patch names.
+fn patched_file(line: &str) -> Option<&str> {
+    let headers = ["*** Add File:", "*** Update File:", "*** Move to:", "*** Delete File:"];
+    headers.iter().find_map(|header| line.strip_prefix(header)).map(str::trim)
 }
 
 fn first_line(text: &str) -> &str {

@@ -74,6 +74,17 @@ fn the_plan_is_shown_to_the_user() {
 }
 
 #[test]
+fn a_patch_is_told_by_the_files_that_it_names() {
+    let place = Place::empty();
+    let patch = "*** Begin Patch\\n*** Add File: a.txt\\n+a\\n*** Add File: d/b.txt\\n+b\\n*** End Patch";
+    let model = place.script(&format!("- calls: [{{tool: apply_patch, args: {{patch: \"{patch}\"}}}}]\n{ANSWER}"));
+    let ran = place.run(["run", "--model", &model, "go"]);
+    assert!(ran.stderr.contains("  apply_patch a.txt, d/b.txt: ok\n"), "{}", ran.stderr);
+    assert!(ran.stdout.contains("  added a.txt\n  added d/b.txt\n"), "{}", ran.stdout);
+    assert_eq!(place.read("d/b.txt"), "b\n");
+}
+
+#[test]
 fn outcomes_have_their_exit_codes() {
     let place = Place::empty();
     let outcome = |yaml: &str, more: &[&str]| {
