@@ -17,6 +17,9 @@ use crate::outlet::Outlet;
 /// Waits longer than this are shown, in milliseconds.
 const SHOWN_WAIT_MS: u64 = 10_000;
 
+/// The tool whose result is shown whole: the model's to-do list is for the user.
+const PLAN: &str = "plan";
+
 /// Text that is safe on a terminal: control characters, line feeds and tabs aside, are shown as escapes.
 pub(crate) fn plain(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
@@ -203,7 +206,11 @@ impl Progress {
                 for fired in &ended.result.fired {
                     self.line(&ended.call, &format!("guard ({}): {}", fired.guard.as_str(), first_line(&fired.text)));
                 }
+                let is_plan = self.is_plan(&ended.call);
                 self.line(&ended.call, status_words(ended.result.status));
+                if is_plan && ended.result.status == Status::Ok {
+                    ended.result.text().lines().for_each(|item| note(&format!("    {item}")));
+                }
             }
             Entry::Judged(id, judgement) if judgement.verdict == Verdict::Pass => self.line(id, "verified"),
             Entry::Judged(id, judgement) => {
@@ -224,6 +231,10 @@ impl Progress {
             Entry::Repaired(repaired) => note(&format!("  repaired the log: {}", repaired.text)),
             _ => {}
         }
+    }
+
+    fn is_plan(&self, id: &CallId) -> bool {
+        self.calls.lock().is_ok_and(|calls| calls.iter().any(|call| &call.id == id && call.name == PLAN))
     }
 
     fn line(&self, id: &CallId, what: &str) {
@@ -252,11 +263,21 @@ impl Observer for Progress {
 /// A call in a line: its name and what it is mostly about.
 fn told(call: &Call) -> String {
     let Arguments::Whole(arguments) = &call.arguments else { return call.name.clone() };
+    if let Some(patch) = arguments.get("patch").and_then(|patch| patch.as_str()) {
+        let files: Vec<&str> = patch.lines().filter_map(patched_file).collect();
+        return format!("{} {}", call.name, shortened(&files.join(", "), 100));
+    }
     let about = ["command", "path", "pattern", "summary"].iter().find_map(|key| arguments.get(*key)?.as_str());
     match about.map(first_line) {
         Some(about) => format!("{} {}", call.name, shortened(about, 100)),
         None => call.name.clone(),
     }
+}
+
+/// The file that a line of a patch names.
+fn patched_file(line: &str) -> Option<&str> {
+    let headers = ["*** Add File:", "*** Update File:", "*** Move to:", "*** Delete File:"];
+    headers.iter().find_map(|header| line.strip_prefix(header)).map(str::trim)
 }
 
 fn first_line(text: &str) -> &str {

@@ -111,15 +111,15 @@ pub struct Examination {
     pub class: EffectClass,
     /// How far it reaches.
     pub reach: Reach,
-    /// For a file edit: the file's state before and after, so that a probe can tell whether it happened.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub plan: Option<EditPlan>,
+    /// For file edits: each file's state before and after, so that a probe can tell whether they happened.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub plans: Vec<EditPlan>,
 }
 
 impl Examination {
     /// A valid call that touches no path.
     pub fn plain(class: EffectClass, reach: Reach) -> Self {
-        Self { problems: Vec::new(), touches: Vec::new(), class, reach, plan: None }
+        Self { problems: Vec::new(), touches: Vec::new(), class, reach, plans: Vec::new() }
     }
 
     /// A call that must not run.
@@ -272,13 +272,13 @@ pub enum Probe {
     DidNotHappen,
 }
 
-/// What a file edit recorded before it wrote, so that a probe can tell whether it happened.
+/// What an edit recorded of one file before it wrote, so that a probe can tell whether it happened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EditPlan {
     /// The path, relative to the workspace root.
     pub path: String,
     /// The digest before; none when the file did not exist.
     pub before: Option<Digest>,
-    /// The digest after.
-    pub after: Digest,
+    /// The digest after; none when the edit removes the file.
+    pub after: Option<Digest>,
 }

@@ -214,6 +214,19 @@ pub trait Workspace: Send + Sync {
     /// As `locate`, and when the path is protected or not as `expected`.
     fn replace(&self, path: &str, bytes: &[u8], expected: &Expected) -> Result<FileChange, PathProblem>;
 
+    /// Creates a file where there is none, whole or not at all, with the permission bits `mode`: how a file that is
+    /// moved or put back keeps its own. Missing folders are made.
+    ///
+    /// # Errors
+    /// As `replace`, and when something is there already.
+    fn create(&self, path: &str, bytes: &[u8], mode: u32) -> Result<FileChange, PathProblem>;
+
+    /// Removes a file; a link inside the workspace is followed, and stays.
+    ///
+    /// # Errors
+    /// As `locate`, and when the path is protected, or is no regular file with the digest `expected`.
+    fn remove(&self, path: &str, expected: &Digest) -> Result<FileChange, PathProblem>;
+
     /// Lists the workspace for the first time and returns the manifest to keep with the session.
     ///
     /// # Errors
@@ -226,7 +239,7 @@ pub trait Workspace: Send + Sync {
     /// When the manifest cannot be read.
     fn adopt(&self, manifest: &[u8], changes: &[FileChange]) -> io::Result<()>;
 
-    /// What changed since the last `begin`, `adopt`, `replace` or `observe`; ignored files are left out.
+    /// What changed since the last `begin`, `adopt`, `replace`, `create`, `remove` or `observe`; ignored files are left out.
     ///
     /// # Errors
     /// When the root cannot be read.

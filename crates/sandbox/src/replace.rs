@@ -21,6 +21,17 @@ pub(crate) fn is_draft(name: &OsStr) -> bool {
     digits.is_some_and(|digits| digits.len() == 16 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
+/// Which owner and permission bits new bytes get.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Bits<'a> {
+    /// Those of any new file.
+    Usual,
+    /// The user's own, with these permission bits.
+    Given(u32),
+    /// Those of the file that they replace.
+    Of(&'a Metadata),
+}
+
 /// New bytes, complete on disk but not yet at their name. Dropped without being published, they leave nothing.
 #[derive(Debug)]
 pub(crate) struct Draft<'a> {
@@ -31,11 +42,14 @@ pub(crate) struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    /// Writes `bytes` into `folder`, with the owner and permission bits of `old` when it replaces one.
-    pub(crate) fn write(folder: &'a OwnedFd, bytes: &[u8], old: Option<&Metadata>) -> Result<Self, Refusal> {
+    /// Writes `bytes` into `folder`, with the owner and permission bits that they shall have.
+    pub(crate) fn write(folder: &'a OwnedFd, bytes: &[u8], bits: Bits<'_>) -> Result<Self, Refusal> {
         let mut draft = Self::create(folder)?;
         draft.file.write_all(bytes).map_err(system)?;
-        if let Some(old) = old {
+        if let Bits::Given(mode) = bits {
+            draft.file.set_permissions(Permissions::from_mode(mode & 0o777)).map_err(system)?;
+        }
+        if let Bits::Of(old) = bits {
             let new = draft.file.metadata().map_err(system)?;
             if (old.uid(), old.gid()) != (new.uid(), new.gid()) {
                 // Only root may give a file away; for others the file becomes theirs, as with any editor.
@@ -105,9 +119,7 @@ impl<'a> Draft<'a> {
     }
 
     fn finish(self) -> Result<Metadata, Refusal> {
-        // The file is in its place whatever this says; it only brings forward when the name survives a power cut.
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let _ = rustix::fs::openat(self.folder, ".", flags, Mode::empty()).and_then(rustix::fs::fsync);
+        sync_names(self.folder);
         self.file.metadata().map_err(system)
     }
 }
@@ -118,6 +130,19 @@ impl Drop for Draft<'_> {
             let _ = rustix::fs::unlinkat(self.folder, name, AtFlags::empty());
         }
     }
+}
+
+/// Removes a name of a file from a folder.
+pub(crate) fn unlink(folder: &OwnedFd, name: &OsStr) -> Result<(), Refusal> {
+    rustix::fs::unlinkat(folder, name, AtFlags::empty())?;
+    sync_names(folder);
+    Ok(())
+}
+
+/// Brings forward when what was done to the names of a folder survives a power cut; it is done whatever this says.
+fn sync_names(folder: &OwnedFd) {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let _ = rustix::fs::openat(folder, ".", flags, Mode::empty()).and_then(rustix::fs::fsync);
 }
 
 /// A name that nothing else has; the keys of a `RandomState` are the standard library's only source of chance.

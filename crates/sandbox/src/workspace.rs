@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use crate::Protection;
 use crate::jail::{self, Jail, Refusal, Spot, spell};
 use crate::manifest::{self, Manifest};
-use crate::replace::Draft;
+use crate::replace::{self, Bits, Draft};
 
 /// Where the session's private folder lies for tools and commands.
 const TMP: &str = "/tmp";
@@ -138,12 +138,14 @@ impl WorkspaceFiles {
         Ok(Ok(FileContent { path: landing.path, bytes, digest, mode: metadata.mode() & 0o7777 }))
     }
 
-    /// One attempt of `replace`; a refusal that names moved is worth another.
+    /// One attempt of `replace` or `create`; a refusal that names moved is worth another. `new` are the bits of a file
+    /// that was not there.
     fn replace_once(
         &self,
         path: &str,
         bytes: &[u8],
         expected: &Expected,
+        new: Bits<'_>,
     ) -> Result<Result<FileChange, PathProblem>, Refusal> {
         let (jail, spot) = self.spot(path)?;
         let landing = self.landing(jail, &spot)?;
@@ -167,7 +169,7 @@ impl WorkspaceFiles {
         for missing in folders {
             folder = jail::make_folder(&folder, missing)?;
         }
-        let draft = Draft::write(&folder, bytes, old.as_ref())?;
+        let draft = Draft::write(&folder, bytes, old.as_ref().map_or(new, Bits::Of))?;
 
         // The folder may have moved since it was opened: what counts is where it lies now.
         let lands = spell(&jail.path_of(&folder, std::slice::from_ref(name))?);
@@ -194,6 +196,43 @@ impl WorkspaceFiles {
         let after = manifest::state_of_file(&Digest::of(bytes), &metadata);
         let kind = if before.is_some() { ChangeKind::Modified } else { ChangeKind::Added };
         let change = FileChange { path: lands, change: kind, before, after: Some(after) };
+        manifest.record(&change);
+        Ok(Ok(change))
+    }
+
+    /// One attempt of `remove`.
+    fn remove_once(&self, path: &str, expected: &Digest) -> Result<Result<FileChange, PathProblem>, Refusal> {
+        let (jail, spot) = self.spot(path)?;
+        let landing = self.landing(jail, &spot)?;
+        let protected = |rule| Ok(Err(PathProblem::Protected { path: path.to_owned(), rule }));
+        if let Some(rule) = landing.protected {
+            return protected(rule);
+        }
+        if let Some(problem) = not_a_file(path, landing.kind) {
+            return Ok(Err(problem));
+        }
+        if spot.metadata.is_none() {
+            return Err(Refusal::System(Errno::NOENT));
+        }
+        let [name] = spot.rest.as_slice() else { return Err(Refusal::Moved) };
+        let old = match old_file(path, &spot.folder, name, expected)? {
+            Ok(old) => old,
+            Err(problem) => return Ok(Err(problem)),
+        };
+
+        // The folder may have moved since it was opened: what counts is where it lies now.
+        let lands = spell(&jail.path_of(&spot.folder, std::slice::from_ref(name))?);
+        if let Some(rule) = self.protection.rule(&lands, FileKind::File) {
+            return protected(rule.to_owned());
+        }
+        let mut manifest = self.manifest();
+        match jail::entry(&spot.folder, name) {
+            Ok((_, now)) if same_file(&old, &now) => replace::unlink(&spot.folder, name)?,
+            Ok(_) | Err(Refusal::System(Errno::NOENT)) => return Ok(Err(PathProblem::Changed(path.to_owned()))),
+            Err(refusal) => return Err(refusal),
+        }
+        let before = manifest::state_of_file(expected, &old);
+        let change = FileChange { path: lands, change: ChangeKind::Deleted, before: Some(before), after: None };
         manifest.record(&change);
         Ok(Ok(change))
     }
@@ -225,7 +264,19 @@ impl Workspace for WorkspaceFiles {
 
     fn replace(&self, path: &str, bytes: &[u8], expected: &Expected) -> Result<FileChange, PathProblem> {
         jail::check_text(path)?;
-        jail::retry(|| self.replace_once(path, bytes, expected)).map_err(|refusal| refusal.problem(path))?
+        let attempt = || self.replace_once(path, bytes, expected, Bits::Usual);
+        jail::retry(attempt).map_err(|refusal| refusal.problem(path))?
+    }
+
+    fn create(&self, path: &str, bytes: &[u8], mode: u32) -> Result<FileChange, PathProblem> {
+        jail::check_text(path)?;
+        let attempt = || self.replace_once(path, bytes, &Expected::Missing, Bits::Given(mode));
+        jail::retry(attempt).map_err(|refusal| refusal.problem(path))?
+    }
+
+    fn remove(&self, path: &str, expected: &Digest) -> Result<FileChange, PathProblem> {
+        jail::check_text(path)?;
+        jail::retry(|| self.remove_once(path, expected)).map_err(|refusal| refusal.problem(path))?
     }
 
     fn begin(&self) -> io::Result<Vec<u8>> {
@@ -264,7 +315,7 @@ fn not_a_file(path: &str, kind: FileKind) -> Option<PathProblem> {
     Some(PathProblem::NotAFile { path: path.to_owned(), what: what.to_owned() })
 }
 
-/// What the file to replace is, checked against what is expected of it.
+/// What the file to replace or remove is, checked against what is expected of it.
 fn old_file(
     path: &str,
     folder: &OwnedFd,
@@ -276,8 +327,8 @@ fn old_file(
     if metadata.nlink() > 1 {
         let names = metadata.nlink();
         return refuse(format!(
-            "it is one file with {names} names (hard links), and replacing it would part them. Edit it in place with \
-             `bash`, or make it a file of its own first"
+            "it is one file with {names} names (hard links), and only one of them would change. Change it with `bash`, \
+             or make it a file of its own first"
         ));
     }
     let itself = format!("/proc/self/fd/{}", file.as_raw_fd());

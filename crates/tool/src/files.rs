@@ -39,18 +39,31 @@ impl Seen {
         lock(&self.0).get(path).cloned()
     }
 
+    /// Forgets a file that the model knows to be gone.
+    pub(crate) fn forget(&self, path: &str) {
+        lock(&self.0).remove(path);
+    }
+
     /// Takes up what a logged result's `data` says was seen.
     pub(crate) fn recall(&self, data: &Value) {
-        let path = data.get("path").and_then(Value::as_str);
-        let digest = data.get("digest").and_then(|digest| serde_json::from_value(digest.clone()).ok());
-        if let (Some(path), Some(digest)) = (path, digest) {
-            self.note(path, &digest);
+        let several = data.get("files").and_then(Value::as_array);
+        for sighting in several.map_or(std::slice::from_ref(data), Vec::as_slice) {
+            let Some(path) = sighting.get("path").and_then(Value::as_str) else { continue };
+            match sighting.get("digest") {
+                Some(Value::Null) => self.forget(path),
+                Some(digest) => {
+                    if let Ok(digest) = serde_json::from_value(digest.clone()) {
+                        self.note(path, &digest);
+                    }
+                }
+                None => {}
+            }
         }
     }
 }
 
-/// The part of a result's `data` from which [`Seen::recall`] rebuilds what was seen.
-pub(crate) fn sighting(path: &str, digest: &Digest) -> Value {
+/// The part of a result's `data` from which [`Seen::recall`] rebuilds what was seen; no digest where a file is gone.
+pub(crate) fn sighting(path: &str, digest: Option<&Digest>) -> Value {
     json!({ "path": path, "digest": digest })
 }
 

@@ -7,8 +7,10 @@
 mod blocking;
 mod bound;
 mod builtin;
+mod excerpt;
 mod files;
 mod near_miss;
+mod patch;
 mod registry;
 mod schema;
 mod splice;

@@ -38,7 +38,7 @@ pub(crate) fn near_miss(file: &[u8], old: &str) -> String {
     let mut text = slip(&lines, old).or_else(|| variant(&lines, old)).unwrap_or_else(|| closest_lines(&lines, old));
     if matches!(decoded, std::borrow::Cow::Owned(_)) && !old.is_ascii() {
         text.push_str(
-            " The file is not UTF-8, so characters beyond ASCII cannot match in it; choose an old_string without them.",
+            " The file is not UTF-8, so characters beyond ASCII cannot match in it; choose lines without them.",
         );
     }
     text

@@ -44,6 +44,9 @@ fn trim(schema: &mut Map<String, Value>) {
     if let Some(Value::Object(properties)) = schema.get_mut("properties") {
         properties.values_mut().filter_map(Value::as_object_mut).for_each(trim);
     }
+    if let Some(Value::Object(items)) = schema.get_mut("items") {
+        trim(items);
+    }
 }
 
 /// Reads a call's arguments, which the registry has checked against the schema.

@@ -54,7 +54,7 @@ pub(crate) fn listed(names: &[&str]) -> String {
 /// Measures without recursion, so that nothing here can overflow the stack.
 fn oversize(tool: &str, arguments: &Map<String, Value>) -> Option<String> {
     let limit = match tool {
-        "write_file" | "edit_file" => CONTENT_LIMIT_BYTES,
+        "write_file" | "edit_file" | "apply_patch" => CONTENT_LIMIT_BYTES,
         _ => SIZE_LIMIT_BYTES,
     };
     let mut bytes = 0;
@@ -114,9 +114,20 @@ fn sentences(spec: &ToolSpec, error: &ValidationError<'_>) -> Vec<String> {
     let name = shown(&argument(error));
     let one = |needs: String| vec![format!("`{tool}` needs `{name}` {needs}; got {}.", value(error.instance()))];
     match error.kind() {
-        ValidationErrorKind::Required { property: missing } => vec![missing_argument(spec, missing)],
-        ValidationErrorKind::AdditionalProperties { unexpected } => {
+        ValidationErrorKind::Required { property: missing } if name.is_empty() => {
+            vec![missing_argument(spec, missing)]
+        }
+        ValidationErrorKind::Required { property: missing } => {
+            vec![format!("`{tool}` needs `{name}/{}`, which is missing.", missing.as_str().unwrap_or_default())]
+        }
+        ValidationErrorKind::AdditionalProperties { unexpected } if name.is_empty() => {
             unexpected.iter().map(|extra| unknown_argument(spec, extra)).collect()
+        }
+        ValidationErrorKind::AdditionalProperties { unexpected } => {
+            let sentence = |extra: &String| {
+                format!("`{name}` of `{tool}` has no `{}`.{}", shown(extra), taken(spec, error.schema_path().as_str()))
+            };
+            unexpected.iter().map(sentence).collect()
         }
         ValidationErrorKind::Type { kind } => one(format!("as {}", expected(kind))),
         ValidationErrorKind::Minimum { limit } => one(format!("to be at least {limit}")),
@@ -144,6 +155,16 @@ fn unknown_argument(spec: &ToolSpec, extra: &str) -> String {
         return format!("`{tool}` takes no arguments; got `{}`.", shown(extra));
     }
     format!("`{tool}` has no argument `{}`.{meant} It takes {}.", shown(extra), listed(&known))
+}
+
+/// What the object may hold whose rule against more stands at `rule` in the schema; empty when that is not said.
+fn taken(spec: &ToolSpec, rule: &str) -> String {
+    let schema = Value::Object(spec.schema.clone());
+    let object = rule.rsplit_once('/').and_then(|(object, _)| schema.pointer(object));
+    match object.and_then(|object| object.get("properties")).and_then(Value::as_object) {
+        Some(known) => format!(" It takes {}.", listed(&known.keys().map(String::as_str).collect::<Vec<_>>())),
+        None => String::new(),
+    }
 }
 
 fn expected(kind: &TypeKind) -> String {

@@ -225,6 +225,14 @@ impl Workspace for OneChange {
         Err(PathProblem::Outside(path.into()))
     }
 
+    fn create(&self, path: &str, _: &[u8], _: u32) -> Result<FileChange, PathProblem> {
+        Err(PathProblem::Outside(path.into()))
+    }
+
+    fn remove(&self, path: &str, _: &Digest) -> Result<FileChange, PathProblem> {
+        Err(PathProblem::Outside(path.into()))
+    }
+
     fn begin(&self) -> std::io::Result<Vec<u8>> {
         Ok(Vec::new())
     }

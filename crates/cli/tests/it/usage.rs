@@ -69,6 +69,26 @@ fn the_prompt_may_be_piped_and_a_given_one_leaves_standard_input_alone() {
 }
 
 #[test]
+fn the_plan_is_shown_to_the_user() {
+    let place = Place::empty();
+    let items = "[{text: Look, status: done}, {text: Fix it, status: in_progress}, {text: Test, status: pending}]";
+    let model = place.script(&format!("- calls: [{{tool: plan, args: {{items: {items}}}}}]\n{ANSWER}"));
+    let ran = place.run(["run", "--model", &model, "go"]);
+    assert!(ran.stderr.contains("  plan: ok\n    [x] Look\n    [>] Fix it\n    [ ] Test\n"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_patch_is_told_by_the_files_that_it_names() {
+    let place = Place::empty();
+    let patch = "*** Begin Patch\\n*** Add File: a.txt\\n+a\\n*** Add File: d/b.txt\\n+b\\n*** End Patch";
+    let model = place.script(&format!("- calls: [{{tool: apply_patch, args: {{patch: \"{patch}\"}}}}]\n{ANSWER}"));
+    let ran = place.run(["run", "--model", &model, "go"]);
+    assert!(ran.stderr.contains("  apply_patch a.txt, d/b.txt: ok\n"), "{}", ran.stderr);
+    assert!(ran.stdout.contains("  added a.txt\n  added d/b.txt\n"), "{}", ran.stdout);
+    assert_eq!(place.read("d/b.txt"), "b\n");
+}
+
+#[test]
 fn outcomes_have_their_exit_codes() {
     let place = Place::empty();
     let outcome = |yaml: &str, more: &[&str]| {

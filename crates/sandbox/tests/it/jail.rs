@@ -89,6 +89,8 @@ fn every_way_out_is_refused_with_one_text_and_leaves_nothing_outside() {
         assert_eq!(files.read(path, LIMIT).unwrap_err(), outside, "read");
         assert_eq!(files.replace(path, b"new", &Expected::Missing).unwrap_err(), outside, "create");
         assert_eq!(files.replace(path, b"new", &content("out/s.txt")).unwrap_err(), outside, "replace");
+        assert_eq!(files.create(path, b"new", 0o755).unwrap_err(), outside, "create with bits");
+        assert_eq!(files.remove(path, &Digest::of("out/s.txt")).unwrap_err(), outside, "remove");
     }
     assert_eq!(scene.names_outside(), ["s.txt"]);
     assert_eq!(fs::read_to_string(absolute).unwrap(), "out/s.txt");
@@ -184,8 +186,14 @@ fn the_private_tmp_is_read_and_never_written() {
     for path in ["/tmp/away", "/tmp/../etc/hostname", "/tmpx/a"] {
         assert_eq!(files.read(path, LIMIT).unwrap_err(), PathProblem::Outside(path.to_owned()));
     }
-    let refused = files.replace("/tmp/new", b"x", &Expected::Missing).unwrap_err();
-    assert!(matches!(&refused, PathProblem::Protected { rule, .. } if rule.contains("bash")), "{refused}");
+    for refused in [
+        files.replace("/tmp/new", b"x", &Expected::Missing),
+        files.create("/tmp/new", b"x", 0o644),
+        files.remove("/tmp/secret", &Digest::of("secret")),
+    ] {
+        let refused = refused.unwrap_err();
+        assert!(matches!(&refused, PathProblem::Protected { rule, .. } if rule.contains("bash")), "{refused}");
+    }
     assert_eq!(names(tmp.path()), ["away", "inside", "outputs", "secret"]);
     // The workspace wins where it lies below /tmp itself.
     assert_eq!(files.read(root.join("ok.txt").to_str().unwrap(), LIMIT).unwrap().path, "ok.txt");
@@ -204,6 +212,8 @@ fn a_protected_file_is_not_written_under_any_name() {
     {
         assert!(files.locate(path).unwrap().protected.is_some(), "{path}");
         let refused = files.replace(path, b"pass", &content("tests/test_a.py")).unwrap_err();
+        assert!(matches!(refused, PathProblem::Protected { .. }), "{refused}");
+        let refused = files.remove(path, &Digest::of("tests/test_a.py")).unwrap_err();
         assert!(matches!(refused, PathProblem::Protected { .. }), "{refused}");
     }
     for path in
@@ -239,6 +249,62 @@ fn a_replaced_file_keeps_its_mode_and_its_links() {
     assert!(root.join("link.md").is_symlink());
     assert_eq!(names(root), ["docs", "link.md", "run.sh", "secret.cfg"]);
     assert_eq!(names(&root.join("docs")), ["real.md"]);
+}
+
+#[test]
+fn a_removed_file_is_gone_and_accounted_for() {
+    let folder = folder_with(&["a.txt", "run.sh", "docs/real.md", "other.txt"]);
+    let root = folder.path();
+    fs::set_permissions(root.join("run.sh"), Permissions::from_mode(0o755)).unwrap();
+    symlink("docs/real.md", root.join("link.md")).unwrap();
+    let files = open(root);
+    files.begin().unwrap();
+    for (path, lands) in [("a.txt", "a.txt"), ("run.sh", "run.sh"), ("link.md", "docs/real.md")] {
+        let change = files.remove(path, &Digest::of(lands)).unwrap();
+        assert_eq!((change.path.as_str(), change.change, change.after), (lands, ChangeKind::Deleted, None));
+        assert_eq!(files.remove(path, &Digest::of(lands)).unwrap_err(), PathProblem::Missing(path.to_owned()));
+    }
+    assert_eq!(names(root), ["docs", "link.md", "other.txt"]);
+    assert_eq!(names(&root.join("docs")), [""; 0]);
+    assert!(root.join("link.md").is_symlink());
+    assert_eq!(files.observe().unwrap(), []);
+}
+
+#[test]
+fn what_is_not_as_expected_is_not_removed() {
+    let folder = folder_with(&["a.txt", "twin", "ro.txt", "sub/a.txt"]);
+    fs::hard_link(folder.path().join("twin"), folder.path().join("other")).unwrap();
+    fs::set_permissions(folder.path().join("ro.txt"), Permissions::from_mode(0o444)).unwrap();
+    let files = open(folder.path());
+    let refusal = |path: &str, held: &str| files.remove(path, &Digest::of(held)).unwrap_err();
+    assert_eq!(refusal("a.txt", "older"), PathProblem::Changed("a.txt".to_owned()));
+    assert_eq!(refusal("none", ""), PathProblem::Missing("none".to_owned()));
+    assert_eq!(refusal("none/none", ""), PathProblem::Missing("none/none".to_owned()));
+    for (path, says) in
+        [("twin", "2 names"), ("ro.txt", "read-only (mode 0444)"), ("sub", "a folder"), (".", "a folder")]
+    {
+        let refused = refusal(path, path).to_string();
+        assert!(refused.contains(says), "{refused}");
+    }
+    assert_eq!(names(folder.path()), ["a.txt", "other", "ro.txt", "sub", "twin"]);
+    assert_eq!(names(&folder.path().join("sub")), ["a.txt"]);
+}
+
+#[test]
+fn a_file_can_be_created_with_the_permissions_of_another() {
+    let folder = folder_with(&["taken"]);
+    let files = open(folder.path());
+    files.begin().unwrap();
+    for (path, mode) in [("bin/run.sh", 0o755), ("secret.cfg", 0o600), ("shared", 0o666)] {
+        let change = files.create(path, b"new", mode).unwrap();
+        assert_eq!((change.path.as_str(), change.change), (path, ChangeKind::Added));
+        assert_eq!(files.read(path, LIMIT).unwrap().mode, mode, "whatever the umask");
+    }
+    files.create("no-bits-beyond-permissions", b"new", 0o4755).unwrap();
+    assert_eq!(files.read("no-bits-beyond-permissions", LIMIT).unwrap().mode, 0o755);
+    assert_eq!(files.create("taken", b"new", 0o644).unwrap_err(), PathProblem::Changed("taken".to_owned()));
+    assert_eq!(fs::read_to_string(folder.path().join("taken")).unwrap(), "taken");
+    assert_eq!(files.observe().unwrap(), []);
 }
 
 #[test]
@@ -334,6 +400,7 @@ fn a_folder_that_keeps_turning_into_a_link_never_leads_out() {
         let _ = files.replace("flip/s.txt", b"inside", &content("inside"));
         let _ = files.replace(&format!("flip/new-{round}"), b"inside", &Expected::Missing);
         let _ = files.replace(&format!("flip/new-folder-{round}/new"), b"inside", &Expected::Missing);
+        let _ = files.remove("flip/s.txt", &Digest::of("out/s.txt"));
     });
     assert_eq!(scene.names_outside(), ["s.txt"]);
     assert_eq!(fs::read_to_string(scene.path("out/s.txt")).unwrap(), "out/s.txt");

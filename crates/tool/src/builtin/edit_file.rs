@@ -5,31 +5,25 @@ use hames_protocol::{BoxFuture, Call, Examination, Probe, ToolResult, ToolSpec};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::change::{Declined, Draft, Place, commit, examination, probe};
+use super::change::{Change, Declined, Place, commit, examination, probe};
 use crate::blocking::blocking;
+use crate::excerpt::excerpt;
 use crate::files::{EDIT_LIMIT_BYTES, Files};
 use crate::near_miss::near_miss;
 use crate::schema::{arguments, spec};
 use crate::splice::{Misplaced, Spliced, Which, splice};
-use crate::text::{BOM, TextKind, clipped, counted, line_at, lines, numbered, shown, thousands};
-
-/// How many changed lines the result shows, and how much of each, in bytes.
-const SHOWN_LINES: usize = 40;
-const SHOWN_LINE_BYTES: usize = 200;
-
-/// How many lines stand around a change.
-const CONTEXT_LINES: usize = 2;
+use crate::text::{TextKind, counted, shown, thousands};
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
     /// Relative to the workspace.
     path: String,
-    /// Exact text of the file, without line numbers.
+    /// Exact, without line numbers.
     old_string: String,
-    /// What replaces it, literally.
+    /// Taken literally.
     new_string: String,
-    /// Replace every occurrence.
+    /// Every occurrence.
     #[serde(default)]
     replace_all: Option<bool>,
 }
@@ -41,9 +35,8 @@ pub(crate) struct EditFile {
 
 impl EditFile {
     pub(crate) fn new(files: Files) -> Self {
-        let description = "Replaces a piece of a file that was read before. old_string must occur exactly once, so \
-                           give enough lines around it, or set replace_all. Use LF; the file keeps its own line \
-                           ends.";
+        let description = "Replaces text that occurs exactly once; give enough lines around it, or set replace_all. \
+                           Write LF; the file keeps its line ends.";
         Self { spec: spec::<Arguments>("edit_file", description), files }
     }
 }
@@ -80,7 +73,7 @@ impl Tool for EditFile {
     }
 }
 
-fn draft(files: &Files, arguments: &Arguments) -> Result<Draft, Declined> {
+fn draft(files: &Files, arguments: &Arguments) -> Result<Change, Declined> {
     let place = Place::find(files, &arguments.path)?;
     let path = shown(&arguments.path);
     let Arguments { old_string: old, new_string: new, .. } = arguments;
@@ -119,12 +112,14 @@ fn draft(files: &Files, arguments: &Arguments) -> Result<Draft, Declined> {
             "The edit would change nothing, because new lines take the file's line ends. Use `bash` to change line ends.",
         ));
     }
-    let mut report = report(&path, &spliced);
+    let places = counted(spliced.places.len(), "place");
+    let mut report =
+        format!("Replaced {places} in `{path}`. It now reads:\n{}", excerpt(&spliced.bytes, &spliced.places));
     if kind == TextKind::EightBit && !new.is_ascii() {
         report.push_str("\n[The file is not UTF-8; the new text was written as UTF-8.]");
     }
     let Spliced { bytes, .. } = spliced;
-    Ok(place.draft(Some(before), bytes, report))
+    Ok(place.change(Some(before), bytes, report))
 }
 
 fn several(path: &str, count: usize, lines: &[usize]) -> String {
@@ -135,42 +130,4 @@ fn several(path: &str, count: usize, lines: &[usize]) -> String {
          `replace_all`.",
         numbers.join(", ")
     )
-}
-
-/// The lines around each change as they are now, numbered.
-fn report(path: &str, spliced: &Spliced) -> String {
-    let mut text = format!("Replaced {} in `{path}`. It now reads:\n", counted(spliced.places.len(), "place"));
-    let (mut counted_to, mut line) = (0, 1);
-    let mut wanted = Vec::new();
-    let mut shown_to = 0;
-    for place in &spliced.places {
-        // Counting goes on from the place before, so many places cost one pass.
-        line += line_at(&spliced.bytes[counted_to..], place.start - counted_to) - 1;
-        counted_to = place.start;
-        let last = line + line_at(&spliced.bytes[place.start..], place.len()) - 1;
-        let from = line.saturating_sub(CONTEXT_LINES).max(shown_to + 1).max(1);
-        shown_to = shown_to.max(last + CONTEXT_LINES);
-        wanted.extend(from..=shown_to);
-        if wanted.len() > SHOWN_LINES {
-            break;
-        }
-    }
-    wanted.truncate(SHOWN_LINES);
-    let first = wanted.first().copied().unwrap_or_default();
-    let last = wanted.last().copied().unwrap_or_default();
-    let mut previous = first;
-    for (number, line) in (1..=last).zip(lines(&spliced.bytes)) {
-        if wanted.binary_search(&number).is_err() {
-            continue;
-        }
-        if number > previous + 1 {
-            text.push_str("     …\n");
-        }
-        previous = number;
-        // As `read_file` shows it: a mark that is copied into `old_string` would be in the way.
-        let line = if number == 1 { line.strip_prefix(BOM).unwrap_or(line) } else { line };
-        text.push_str(&numbered(number, &clipped(&String::from_utf8_lossy(line), SHOWN_LINE_BYTES)));
-    }
-    text.truncate(text.trim_end_matches('\n').len());
-    text
 }

@@ -34,7 +34,7 @@ struct Arguments {
     /// Folder; the workspace by default.
     #[serde(default)]
     path: Option<String>,
-    /// Levels to show; 3 by default.
+    /// Levels; 3 by default.
     #[serde(default, deserialize_with = "whole_number")]
     #[schemars(range(min = 1))]
     depth: Option<u64>,
@@ -47,7 +47,7 @@ pub(crate) struct ListFiles {
 
 impl ListFiles {
     pub(crate) fn new(workspace: Arc<dyn Workspace>) -> Self {
-        let description = "Lists a folder and what is beneath it. Ignored files are left out.";
+        let description = "Lists a folder and what is beneath it, without ignored files.";
         Self { spec: spec::<Arguments>("list_files", description), workspace }
     }
 }

@@ -3,11 +3,13 @@
 //! Names and arguments are those that models already know. Each tool is one file: its argument struct is its schema,
 //! `examine` says what it would touch, `run` does it through a port.
 
+mod apply_patch;
 mod bash;
 mod change;
 mod edit_file;
 mod finish;
 mod list_files;
+mod plan;
 mod read_file;
 mod run_tests;
 mod search;
@@ -51,10 +53,12 @@ pub fn builtin(
         Arc::new(list_files::ListFiles::new(Arc::clone(&workspace))),
         Arc::new(read_file::ReadFile::new(files.clone())),
         Arc::new(write_file::WriteFile::new(files.clone())),
-        Arc::new(edit_file::EditFile::new(files)),
+        Arc::new(edit_file::EditFile::new(files.clone())),
+        Arc::new(apply_patch::ApplyPatch::new(files)),
         Arc::new(search::Search::new(Arc::clone(&workspace))),
         Arc::new(Bash::new(Arc::clone(&workspace), sandbox, Arc::clone(&memory.folder))),
     ];
+    tools.push(Arc::new(plan::Plan::new()));
     if !verifier.checks().is_empty() {
         tools.push(Arc::new(run_tests::RunTests::new(workspace, verifier)));
     }

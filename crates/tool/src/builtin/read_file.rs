@@ -37,7 +37,7 @@ struct Arguments {
     #[serde(default, deserialize_with = "whole_number")]
     #[schemars(range(min = 1))]
     offset: Option<u64>,
-    /// Number of lines; 2000 by default.
+    /// Lines; 2000 by default.
     #[serde(default, deserialize_with = "whole_number")]
     #[schemars(range(min = 1))]
     limit: Option<u64>,
@@ -50,7 +50,7 @@ pub(crate) struct ReadFile {
 
 impl ReadFile {
     pub(crate) fn new(files: Files) -> Self {
-        let description = "Reads a text file as numbered lines. The number and the tab are not part of the file.";
+        let description = "Reads a text file as numbered lines. Number and tab are not part of it.";
         Self { spec: spec::<Arguments>("read_file", description), files }
     }
 }
@@ -121,7 +121,7 @@ fn read(files: &Files, arguments: &Arguments) -> ToolResult {
     let mut result = ToolResult::new(status, text);
     if status == Status::Ok {
         files.seen.note(&content.path, &content.digest);
-        result.data = sighting(&content.path, &content.digest);
+        result.data = sighting(&content.path, Some(&content.digest));
         result.data["bytes"] = json!(content.bytes.len());
     }
     result

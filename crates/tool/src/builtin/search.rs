@@ -40,12 +40,12 @@ const NOTES_BYTES: usize = 400;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// Regular expression (Rust syntax), matched line by line; (?i) ignores case.
+    /// Regular expression (Rust), line by line; (?i) ignores case.
     pattern: String,
     /// File or folder; the workspace by default.
     #[serde(default)]
     path: Option<String>,
-    /// Only these files, such as *.rs or src/**/*.py
+    /// Only files such as *.rs or src/**/*.py
     #[serde(default)]
     glob: Option<String>,
 }
@@ -57,8 +57,8 @@ pub(crate) struct Search {
 
 impl Search {
     pub(crate) fn new(workspace: Arc<dyn Workspace>) -> Self {
-        let description = "Finds lines that match a pattern, as path:line:text. Skips ignored, hidden and binary \
-                           files; name a path to search it all the same.";
+        let description = "Finds lines, as path:line:text. Skips ignored, hidden and binary files unless path names \
+                           them.";
         Self { spec: spec::<Arguments>("search", description), workspace }
     }
 }

@@ -8,7 +8,7 @@ use hames_protocol::{BoxFuture, Call, Examination, Probe, ToolResult, ToolSpec};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::change::{Declined, Draft, Place, commit, examination, probe};
+use super::change::{Change, Declined, Place, commit, examination, probe};
 use crate::blocking::blocking;
 use crate::files::{EDIT_LIMIT_BYTES, Files};
 use crate::schema::{arguments, spec};
@@ -19,7 +19,7 @@ use crate::text::{BOM, LineEnds, counted, lines, shown};
 struct Arguments {
     /// Relative to the workspace.
     path: String,
-    /// The whole content.
+    /// All of it.
     content: String,
 }
 
@@ -30,8 +30,7 @@ pub(crate) struct WriteFile {
 
 impl WriteFile {
     pub(crate) fn new(files: Files) -> Self {
-        let description = "Creates a file (and its folders) or replaces a whole file, which must have been read \
-                           before. For a part of a file use edit_file.";
+        let description = "Creates a file (and its folders) or replaces all of it.";
         Self { spec: spec::<Arguments>("write_file", description), files }
     }
 }
@@ -68,7 +67,7 @@ impl Tool for WriteFile {
     }
 }
 
-fn draft(files: &Files, arguments: &Arguments) -> Result<Draft, Declined> {
+fn draft(files: &Files, arguments: &Arguments) -> Result<Change, Declined> {
     let place = Place::find(files, &arguments.path)?;
     let before = place.content(files)?;
     let path = shown(&arguments.path);
@@ -81,7 +80,7 @@ fn draft(files: &Files, arguments: &Arguments) -> Result<Draft, Declined> {
     let Some(before) = before else {
         let after = arguments.content.clone().into_bytes();
         let report = format!("Created `{path}` ({}).", size(&after));
-        return Ok(place.draft(None, after, report));
+        return Ok(place.change(None, after, report));
     };
     place.require_seen(files, &before)?;
     let (after, mut notes) = in_style_of(&before.bytes, &arguments.content);
@@ -91,7 +90,7 @@ fn draft(files: &Files, arguments: &Arguments) -> Result<Draft, Declined> {
         notes.insert(0, format!("Replaced `{path}` ({}).", size(&after)));
         notes.join(" ")
     };
-    Ok(place.draft(Some(before), after, report))
+    Ok(place.change(Some(before), after, report))
 }
 
 /// The new content with the line ends and the mark of the old, and what the model should know of it.

@@ -223,8 +223,8 @@ async fn an_edit_in_doubt_is_told_by_the_digests() {
     let call = world.call("edit_file", json!({"path": "f", "old_string": "a", "new_string": "b"}));
     let examined = world.registry.examine(&call).await;
     assert_eq!(examined.class, EffectClass::Reconcilable);
-    let plan = examined.plan.clone().unwrap();
-    assert_eq!((plan.before.unwrap(), plan.after), (Digest::of("a\n"), Digest::of("b\n")));
+    let plan = &examined.plans[0];
+    assert_eq!((&plan.before, &plan.after), (&Some(Digest::of("a\n")), &Some(Digest::of("b\n"))));
 
     assert_eq!(world.registry.probe(&call, &examined).await, Probe::DidNotHappen);
     world.put("f", "c\n");

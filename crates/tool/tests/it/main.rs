@@ -5,6 +5,8 @@
 mod command;
 mod edit;
 mod look;
+mod patch;
+mod plan;
 mod registry;
 mod world;
 mod write;

@@ -45,6 +45,7 @@ impl World {
             tmp: tmp.clone(),
             known: Mutex::default(),
             intruder: Mutex::default(),
+            sealed: Mutex::default(),
         });
         workspace.begin().unwrap();
         let shell = Arc::new(Shell { root, tmp, attempts: Mutex::default() });
@@ -130,6 +131,8 @@ pub(crate) struct Folder {
     known: Mutex<BTreeMap<String, Digest>>,
     /// What someone else writes to a file just before its next replacement.
     pub(crate) intruder: Mutex<Option<&'static str>>,
+    /// Files that take so many more changes and no other, as if someone made them read-only meanwhile.
+    pub(crate) sealed: Mutex<BTreeMap<&'static str, u32>>,
 }
 
 impl Folder {
@@ -159,6 +162,25 @@ impl Folder {
         }
         let below = host.strip_prefix(&self.root).unwrap().to_str().unwrap();
         if below.is_empty() { ".".to_owned() } else { below.to_owned() }
+    }
+
+    /// What every change checks first; gives the file's real path and digest.
+    fn admit(&self, path: &str) -> Result<(Landing, PathBuf, Option<Digest>), PathProblem> {
+        let landing = self.locate(path)?;
+        if let Some(rule) = landing.protected {
+            return Err(PathProblem::Protected { path: path.to_owned(), rule });
+        }
+        match self.sealed.lock().unwrap().get_mut(landing.path.as_str()) {
+            Some(0) => return Err(PathProblem::System { path: path.to_owned(), why: "it is read-only".to_owned() }),
+            Some(left) => *left -= 1,
+            None => {}
+        }
+        let host = self.host(path)?;
+        if let Some(bytes) = self.intruder.lock().unwrap().take() {
+            fs::write(&host, bytes).unwrap();
+        }
+        let before = self.read(path, u64::MAX).ok().map(|content| content.digest);
+        Ok((landing, host, before))
     }
 
     fn list(&self, folder: &Path, found: &mut BTreeMap<String, Digest>) -> io::Result<()> {
@@ -212,14 +234,7 @@ impl Workspace for Folder {
     }
 
     fn replace(&self, path: &str, bytes: &[u8], expected: &Expected) -> Result<FileChange, PathProblem> {
-        let landing = self.locate(path)?;
-        if let Some(rule) = landing.protected {
-            return Err(PathProblem::Protected { path: path.to_owned(), rule });
-        }
-        if let Some(bytes) = self.intruder.lock().unwrap().take() {
-            fs::write(self.host(path)?, bytes).unwrap();
-        }
-        let before = self.read(path, u64::MAX).ok().map(|content| content.digest);
+        let (landing, host, before) = self.admit(path)?;
         let fits = match expected {
             Expected::Missing => before.is_none(),
             Expected::Content(digest) => before.as_ref() == Some(digest),
@@ -227,12 +242,27 @@ impl Workspace for Folder {
         if !fits {
             return Err(PathProblem::Changed(path.to_owned()));
         }
-        let host = self.host(path)?;
         fs::create_dir_all(host.parent().unwrap()).unwrap();
         fs::write(&host, bytes).unwrap();
         let after = Digest::of(bytes);
         self.known.lock().unwrap().insert(landing.path.clone(), after.clone());
         Ok(FileChange::between(landing.path, before, Some(after)).unwrap())
+    }
+
+    fn create(&self, path: &str, bytes: &[u8], mode: u32) -> Result<FileChange, PathProblem> {
+        let change = self.replace(path, bytes, &Expected::Missing)?;
+        fs::set_permissions(self.host(path)?, fs::Permissions::from_mode(mode & 0o777)).unwrap();
+        Ok(change)
+    }
+
+    fn remove(&self, path: &str, expected: &Digest) -> Result<FileChange, PathProblem> {
+        let (landing, host, before) = self.admit(path)?;
+        if before.as_ref() != Some(expected) {
+            return Err(PathProblem::Changed(path.to_owned()));
+        }
+        fs::remove_file(host).unwrap();
+        self.known.lock().unwrap().remove(&landing.path);
+        Ok(FileChange::between(landing.path, before, None).unwrap())
     }
 
     fn begin(&self) -> io::Result<Vec<u8>> {

@@ -105,7 +105,7 @@ async fn a_creation_in_doubt_is_told_by_the_file() {
     let world = World::new();
     let call = world.call("write_file", json!({"path": "new", "content": "x"}));
     let examined = world.registry.examine(&call).await;
-    assert_eq!(examined.plan.as_ref().unwrap().before, None);
+    assert_eq!(examined.plans[0].before, None);
     assert_eq!(world.registry.probe(&call, &examined).await, Probe::DidNotHappen);
     world.registry.run(&call, &|_| {}).await;
     assert!(matches!(

@@ -50,6 +50,14 @@ impl Workspace for Folder {
         Err(PathProblem::Missing(path.to_owned()))
     }
 
+    fn create(&self, path: &str, _: &[u8], _: u32) -> Result<FileChange, PathProblem> {
+        Err(PathProblem::Missing(path.to_owned()))
+    }
+
+    fn remove(&self, path: &str, _: &Digest) -> Result<FileChange, PathProblem> {
+        Err(PathProblem::Missing(path.to_owned()))
+    }
+
     fn begin(&self) -> io::Result<Vec<u8>> {
         Ok(b"manifest".to_vec())
     }
