@@ -2,6 +2,7 @@
 
 mod args;
 mod choice;
+mod config;
 mod duration;
 mod exit;
 mod identity;
@@ -29,7 +30,7 @@ fn main() -> ExitCode {
     let done = match cli.verb {
         Verb::Run(options) => block_on(run::run(options)),
         Verb::Sandbox(options) => block_on(sandbox::run(options)),
-        Verb::Session(verb) => session::run(verb),
+        Verb::Session(verb) => session::look(verb),
         Verb::Script(verb) => block_on(script::run(verb)),
     };
     end(done)

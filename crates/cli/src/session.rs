@@ -7,12 +7,10 @@ use hames::session::{Store, Summary};
 
 use crate::args::SessionVerb;
 use crate::exit::Failure;
-use crate::output;
+use crate::{output, run};
 
-pub(crate) fn run(verb: SessionVerb) -> Result<ExitCode, Failure> {
-    let folder = hames::sessions_folder()
-        .ok_or_else(|| Failure::usage("Neither XDG_STATE_HOME nor HOME is set. Set one of them."))?;
-    let store = Store::new(folder);
+pub(crate) fn look(verb: SessionVerb) -> Result<ExitCode, Failure> {
+    let store = run::store()?;
     match verb {
         SessionVerb::List { workspace } => list(&store, workspace.as_deref()),
         SessionVerb::Show { id } => show(&store, &id),
