@@ -26,6 +26,8 @@ pub(crate) enum Verb {
     Run(Box<RunOptions>),
     /// Run a command as the agent's tools would, and exit as it did
     Sandbox(SandboxOptions),
+    /// Show each setting, its value and where it came from
+    Config(Box<SettingFlags>),
     /// Look at recorded sessions
     #[command(subcommand)]
     Session(SessionVerb),

@@ -30,6 +30,7 @@ fn main() -> ExitCode {
     let done = match cli.verb {
         Verb::Run(options) => block_on(run::run(options)),
         Verb::Sandbox(options) => block_on(sandbox::run(options)),
+        Verb::Config(flags) => config::show(&flags),
         Verb::Session(verb) => session::look(verb),
         Verb::Script(verb) => block_on(script::run(verb)),
     };

@@ -3,6 +3,7 @@
 mod file;
 mod merge;
 mod provider;
+mod show;
 
 use std::path::{Path, PathBuf};
 
@@ -10,6 +11,7 @@ use hames::{PlainFile, read_beneath};
 
 pub(crate) use merge::{Origin, Setting, Settings};
 pub(crate) use provider::{KeySource, Provider};
+pub(crate) use show::show;
 
 use crate::args::SettingFlags;
 use crate::exit::Failure;

@@ -187,3 +187,35 @@ fn a_provider_of_the_users_own_is_reached_with_its_key_headers_and_prices() {
     let ran = place.run(["run", "go"]);
     assert!(ran.code == 2 && ran.stderr.contains("key_command of the provider `proxy` failed"), "{}", ran.stderr);
 }
+
+#[test]
+fn each_setting_is_shown_with_where_it_came_from_and_no_secret() {
+    let place = Place::empty();
+    let user = "max_turns = 9\nprotect = [\"a\"]\n[providers.proxy]\ndialect = \"anthropic\"\n\
+                base_url = \"https://me:canary-1@host/\"\nkey_command = \"echo canary-2\"\nheaders = { x-auth = \"canary-3\" }\n";
+    write(user_file(&place), user);
+    write(place.work().join(".hames/config.toml"), "max_turns = 4\nprotect = [\"b\"]\n");
+    let mut command = place.hames(["config", "--max-time", "90s"]);
+    let output = command
+        .env("ANTHROPIC_API_KEY", "canary-4")
+        .env("ANTHROPIC_BASE_URL", "https://me:canary-5@host")
+        .output()
+        .unwrap();
+    let ran = Ran::of(output);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let check = |start: &str, origin: &str| {
+        let line =
+            ran.stdout.lines().find(|line| line.trim_start().starts_with(start)).unwrap_or_else(|| panic!("{start}"));
+        assert!(line.ends_with(origin), "{line}");
+    };
+    check("max_turns = 4", "# .hames/config.toml");
+    check("max_time = \"1m30s\"", "# flag");
+    check("max_tokens = 2000000", "# default");
+    check("base_url = \"https://…@host\"", "# ANTHROPIC_BASE_URL");
+    check("\"a\"", "hames/config.toml");
+    check("\"b\"", "# .hames/config.toml");
+    check("[providers.\"proxy\"]", "home/.config/hames/config.toml");
+    check("# ANTHROPIC_API_KEY", "is set");
+    assert!(!ran.stdout.contains("canary"), "{}", ran.stdout);
+    assert!(toml::from_str::<toml::Table>(&ran.stdout).is_ok(), "{}", ran.stdout);
+}
