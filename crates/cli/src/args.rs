@@ -28,6 +28,8 @@ pub(crate) enum Verb {
     Sandbox(SandboxOptions),
     /// Show each setting, its value and where it came from
     Config(Box<SettingFlags>),
+    /// Check that everything a run needs is there, and say what to do where it is not
+    Doctor(Box<SettingFlags>),
     /// Look at recorded sessions
     #[command(subcommand)]
     Session(SessionVerb),

@@ -3,6 +3,7 @@
 mod args;
 mod choice;
 mod config;
+mod doctor;
 mod duration;
 mod exit;
 mod identity;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         Verb::Run(options) => block_on(run::run(options)),
         Verb::Sandbox(options) => block_on(sandbox::run(options)),
         Verb::Config(flags) => config::show(&flags),
+        Verb::Doctor(flags) => block_on(async move { doctor::examine(&flags).await }),
         Verb::Session(verb) => session::look(verb),
         Verb::Script(verb) => block_on(script::run(verb)),
     };
