@@ -164,6 +164,11 @@ pub(crate) enum SessionVerb {
         /// The session's id, or its first eight characters
         id: String,
     },
+    /// Print a session as Markdown
+    Export {
+        /// The session's id, or its first eight characters
+        id: String,
+    },
     /// Check that a session's log is whole and unaltered
     Verify {
         /// The session's id, or its first eight characters

@@ -6,6 +6,7 @@ mod config;
 mod doctor;
 mod duration;
 mod exit;
+mod export;
 mod identity;
 mod outlet;
 mod output;
