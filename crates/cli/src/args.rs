@@ -26,6 +26,10 @@ pub(crate) enum Verb {
     Run(Box<RunOptions>),
     /// Run a command as the agent's tools would, and exit as it did
     Sandbox(SandboxOptions),
+    /// Show each setting, its value and where it came from
+    Config(Box<SettingFlags>),
+    /// Check that everything a run needs is there, and say what to do where it is not
+    Doctor(Box<SettingFlags>),
     /// Look at recorded sessions
     #[command(subcommand)]
     Session(SessionVerb),
@@ -39,8 +43,21 @@ pub(crate) struct RunOptions {
     /// The task; read from standard input when it is left out and something is piped
     pub(crate) prompt: Option<String>,
     #[command(flatten)]
+    pub(crate) flags: SettingFlags,
+    /// Continue this session; without a prompt, where it stopped
+    #[arg(long, value_name = "ID", conflicts_with = "continue_last")]
+    pub(crate) resume: Option<String>,
+    /// Continue the workspace's last session
+    #[arg(long = "continue")]
+    pub(crate) continue_last: bool,
+}
+
+/// What may also stand in a configuration file, as far as one source says it.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct SettingFlags {
+    #[command(flatten)]
     pub(crate) place: Place,
-    /// The model: `anthropic/NAME` or `scripted:FILE`; by default that of the first key found
+    /// The model: `anthropic/NAME`, `scripted:FILE`, or of a configured provider; by default that of the first key found
     #[arg(short, long, value_name = "PROVIDER/NAME")]
     pub(crate) model: Option<String>,
     /// Where the provider's API is; overrides ANTHROPIC_BASE_URL
@@ -49,15 +66,15 @@ pub(crate) struct RunOptions {
     /// A command that must pass before the task counts as done (repeatable)
     #[arg(long, value_name = "CMD")]
     pub(crate) verify: Vec<String>,
-    /// Stop after this many model replies
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) max_turns: u32,
-    /// Stop after this time, for example 90s, 5m or 1h30m
-    #[arg(long, value_name = "TIME", default_value = "30m", value_parser = duration::parse_ms)]
-    pub(crate) max_time: u64,
-    /// Stop after this many tokens of input and output together
-    #[arg(long, value_name = "N", default_value_t = 2_000_000, value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) max_tokens: u64,
+    /// Stop after this many model replies [default: 50]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_turns: Option<u32>,
+    /// Stop after this time, for example 90s, 5m or 1h30m [default: 30m]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse_ms)]
+    pub(crate) max_time: Option<u64>,
+    /// Stop after this many tokens of input and output together [default: 2000000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) max_tokens: Option<u64>,
     /// Stop after this many US dollars
     #[arg(long, value_name = "USD", value_parser = money)]
     pub(crate) max_cost: Option<f64>,
@@ -70,19 +87,13 @@ pub(crate) struct RunOptions {
     /// Add to the instructions that Hames gives the model
     #[arg(long, value_name = "TEXT")]
     pub(crate) append_system_prompt: Option<String>,
-    /// How the result is printed
-    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = OutputFormat::Text)]
-    pub(crate) output_format: OutputFormat,
-    /// Continue this session; without a prompt, where it stopped
-    #[arg(long, value_name = "ID", conflicts_with = "continue_last")]
-    pub(crate) resume: Option<String>,
-    /// Continue the workspace's last session
-    #[arg(long = "continue")]
-    pub(crate) continue_last: bool,
+    /// How the result is printed [default: text]
+    #[arg(long, value_name = "FORMAT", value_enum)]
+    pub(crate) output_format: Option<OutputFormat>,
 }
 
 /// Where commands run and what they may change.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Place {
     /// The folder to work in [default: the current one]
     #[arg(short = 'C', long, value_name = "DIR")]
@@ -153,6 +164,11 @@ pub(crate) enum SessionVerb {
         /// The session's id, or its first eight characters
         id: String,
     },
+    /// Print a session as Markdown
+    Export {
+        /// The session's id, or its first eight characters
+        id: String,
+    },
     /// Check that a session's log is whole and unaltered
     Verify {
         /// The session's id, or its first eight characters
@@ -181,7 +197,7 @@ pub(crate) enum ScriptDialect {
     Anthropic,
 }
 
-fn money(text: &str) -> Result<f64, String> {
+pub(crate) fn money(text: &str) -> Result<f64, String> {
     match text.trim_start_matches('$').parse::<f64>() {
         Ok(usd) if usd.is_finite() && usd > 0.0 => Ok(usd),
         _ => Err("expected an amount of US dollars above zero, for example 0.50".to_owned()),
@@ -219,7 +235,7 @@ mod tests {
     fn the_short_form_is_a_run_wherever_the_flag_stands() {
         assert_eq!(run_options("hames -p fix").prompt.as_deref(), Some("fix"));
         let options = run_options("hames --max-turns 3 -p fix --verify true");
-        assert_eq!((options.max_turns, options.verify), (3, vec!["true".to_owned()]));
+        assert_eq!((options.flags.max_turns, options.flags.verify), (Some(3), vec!["true".to_owned()]));
         assert_eq!(run_options("hames run -p fix").prompt.as_deref(), Some("fix"));
         assert_eq!(run_options("hames run -- -p").prompt.as_deref(), Some("-p"));
     }

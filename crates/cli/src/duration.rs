@@ -38,6 +38,12 @@ pub(crate) fn human(ms: u64) -> String {
     }
 }
 
+/// A duration as [`parse_ms`] reads it.
+pub(crate) fn written(ms: u64) -> String {
+    let parts = [(ms / 3_600_000, "h"), (ms / 60_000 % 60, "m"), (ms / 1_000 % 60, "s"), (ms % 1_000, "ms")];
+    parts.iter().filter(|(count, _)| *count > 0).map(|(count, unit)| format!("{count}{unit}")).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -48,6 +54,7 @@ mod tests {
             [("90s", 90_000), ("5m", 300_000), ("1h30m", 5_400_000), ("1h2m3s", 3_723_000), ("250ms", 250)]
         {
             assert_eq!(parse_ms(text), Ok(ms), "{text}");
+            assert_eq!(parse_ms(&written(ms)), Ok(ms), "{text}");
         }
     }
 

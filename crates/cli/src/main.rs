@@ -2,8 +2,11 @@
 
 mod args;
 mod choice;
+mod config;
+mod doctor;
 mod duration;
 mod exit;
+mod export;
 mod identity;
 mod outlet;
 mod output;
@@ -29,7 +32,9 @@ fn main() -> ExitCode {
     let done = match cli.verb {
         Verb::Run(options) => block_on(run::run(options)),
         Verb::Sandbox(options) => block_on(sandbox::run(options)),
-        Verb::Session(verb) => session::run(verb),
+        Verb::Config(flags) => config::show(&flags),
+        Verb::Doctor(flags) => block_on(async move { doctor::examine(&flags).await }),
+        Verb::Session(verb) => session::look(verb),
         Verb::Script(verb) => block_on(script::run(verb)),
     };
     end(done)

@@ -291,7 +291,7 @@ fn shortened(text: &str, longest: usize) -> String {
     }
 }
 
-fn status_words(status: Status) -> &'static str {
+pub(crate) fn status_words(status: Status) -> &'static str {
     match status {
         Status::Ok => "ok",
         Status::Failed => "failed",

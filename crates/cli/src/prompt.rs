@@ -9,6 +9,7 @@ use std::time::Duration;
 use hames::context::SystemPrompt;
 
 use crate::args::RunOptions;
+use crate::config::Settings;
 use crate::exit::Failure;
 use crate::output;
 
@@ -41,7 +42,7 @@ pub(crate) fn read(options: &RunOptions) -> Result<String, Failure> {
 }
 
 /// The changes that the user makes to the instructions.
-pub(crate) fn system(options: &RunOptions) -> Result<SystemPrompt, Failure> {
+pub(crate) fn system(settings: &Settings) -> Result<SystemPrompt, Failure> {
     let read = |file: &PathBuf| {
         let text = std::fs::read_to_string(file).map_err(|error| {
             Failure::usage(format!("The instructions in {} cannot be read: {error}.", file.display()))
@@ -51,8 +52,8 @@ pub(crate) fn system(options: &RunOptions) -> Result<SystemPrompt, Failure> {
             false => Ok(text),
         }
     };
-    let replacement = options.system_prompt_file.as_ref().map(read).transpose()?;
-    Ok(SystemPrompt { replacement, addition: options.append_system_prompt.clone() })
+    let replacement = settings.system_prompt_file.value.as_ref().map(read).transpose()?;
+    Ok(SystemPrompt { replacement, addition: settings.append_system_prompt.value.clone() })
 }
 
 /// Reads standard input to its end. It may be a pipe that nobody writes to: whoever waits for that is told so.

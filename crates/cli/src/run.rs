@@ -1,25 +1,26 @@
 //! `hames run`: a task, to its end.
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use futures_util::stream::{self, StreamExt};
 use hames::protocol::port::{Model, Observer};
-use hames::protocol::{CancelCause, Command, Limits, RunResult};
+use hames::protocol::{CancelCause, Command, Entry, Limits, RunResult, SessionId};
 use hames::session::Store;
-use hames::{Agent, Isolation, SessionChoice};
+use hames::{Agent, Isolation, SessionChoice, Standing};
 
 use crate::args::{OutputFormat, RunOptions, SandboxMode};
+use crate::config::{Origin, Setting, Settings};
 use crate::exit::{self, Failure};
 use crate::outlet::Outlet;
 use crate::output::{self, Progress, Stream};
-use crate::{choice, identity, prompt, signal};
+use crate::{choice, config, identity, prompt, signal};
 
 pub(crate) async fn run(options: Box<RunOptions>) -> Result<ExitCode, Failure> {
-    let format = options.output_format;
-    let mut told = Told::Nothing;
+    let mut told = Told::Nothing(options.flags.output_format.unwrap_or(OutputFormat::Text));
     let ended = drive(&options, &mut told).await;
-    if let (Err(Failure { message: Some(reason), .. }), Told::Nothing) = (&ended, told) {
+    if let (Err(Failure { message: Some(reason), .. }), Told::Nothing(format)) = (&ended, told) {
         // The failure is what the process ends with, whether or not this can be printed.
         let _ = output::no_result(format, reason);
     }
@@ -28,22 +29,27 @@ pub(crate) async fn run(options: Box<RunOptions>) -> Result<ExitCode, Failure> {
 
 /// Whether the one result was printed, or the attempt made.
 enum Told {
-    Nothing,
+    /// Not yet; this is how it would be.
+    Nothing(OutputFormat),
     Result,
 }
 
 async fn drive(options: &RunOptions, told: &mut Told) -> Result<ExitCode, Failure> {
     let prompt = prompt::read(options)?;
-    let model = choice::model(options.model.as_deref(), options.base_url.as_deref(), options.effort)?;
+    let session = session(options)?;
+    let workspace = workspace(options.flags.place.workspace.as_deref(), &session)?;
+    let settings = config::load(&options.flags, &workspace)?;
+    let format = settings.output_format.value;
+    *told = Told::Nothing(format);
+    let model = choice::model(&settings).await?;
     let cause = Arc::new(std::sync::Mutex::new(None));
     let outlet = Arc::new(Outlet::default());
     let commands = stream::select(remember_cause(signal::commands()?, Arc::clone(&cause)), unread(&outlet));
-    let format = options.output_format;
     let observer: Arc<dyn Observer> = match format {
         OutputFormat::Text | OutputFormat::Json => Arc::new(Progress::new(model.info())),
         OutputFormat::StreamJson => Arc::new(Stream(Arc::clone(&outlet))),
     };
-    let mut agent = agent(options, model, observer)?;
+    let mut agent = agent(&settings, &workspace, session, model, observer)?;
     for problem in agent.instructions().problems {
         output::note(&problem);
     }
@@ -92,38 +98,81 @@ fn unread(outlet: &Arc<Outlet>) -> impl futures_util::Stream<Item = Command> + S
     })
 }
 
-fn agent(options: &RunOptions, model: Arc<dyn Model>, observer: Arc<dyn Observer>) -> Result<Agent, Failure> {
+fn agent(
+    settings: &Settings,
+    workspace: &Path,
+    session: SessionChoice,
+    model: Arc<dyn Model>,
+    observer: Arc<dyn Observer>,
+) -> Result<Agent, Failure> {
     let limits = Limits {
-        max_turns: options.max_turns,
-        max_time_ms: options.max_time,
-        max_tokens: options.max_tokens,
-        max_cost_usd: options.max_cost,
+        max_turns: settings.max_turns.value,
+        max_time_ms: settings.max_time.value,
+        max_tokens: settings.max_tokens.value,
+        max_cost_usd: settings.max_cost.value,
+    };
+    // What a resumed session was started with gives way to flags, and files add to either.
+    let of = |list: &[Setting<String>], flags: bool| -> Vec<String> {
+        let wanted = list.iter().filter(|setting| (setting.origin == Origin::Flag) == flags);
+        wanted.map(|setting| setting.value.clone()).collect()
+    };
+    let isolation = isolation(settings.sandbox.value);
+    let standing = Standing {
+        checks: of(&settings.verify, false),
+        protect: of(&settings.protect, false),
+        unprotect: of(&settings.unprotect, false),
+        isolation: Some(isolation),
     };
     let mut builder = Agent::builder(model)
+        .workspace(workspace)
         .limits(limits)
         .identity(identity::of_user())
-        .session(session(options)?)
+        .session(session)
         .observer(observer)
-        .system_prompt(prompt::system(options)?);
-    if let Some(mode) = options.place.sandbox {
-        builder = builder.isolation(isolation(mode));
+        .system_prompt(prompt::system(settings)?)
+        .standing(standing);
+    if settings.sandbox.origin == Origin::Flag {
+        builder = builder.isolation(isolation);
     }
-    if let Some(folder) = &options.place.workspace {
-        builder = builder.workspace(folder);
-    }
-    builder = options.verify.iter().fold(builder, |builder, check| builder.check(check));
-    builder = options.place.protect.iter().fold(builder, |builder, glob| builder.protect(glob));
-    builder = options.place.unprotect.iter().fold(builder, |builder, glob| builder.unprotect(glob));
+    builder = of(&settings.verify, true).into_iter().fold(builder, |builder, check| builder.check(check));
+    builder = of(&settings.protect, true).into_iter().fold(builder, |builder, glob| builder.protect(glob));
+    builder = of(&settings.unprotect, true).into_iter().fold(builder, |builder, glob| builder.unprotect(glob));
     builder.build().map_err(Failure::usage)
+}
+
+/// The real path of the folder to work in: as named, else that of the resumed session, else the current one.
+pub(crate) fn workspace(named: Option<&Path>, session: &SessionChoice) -> Result<PathBuf, Failure> {
+    let of_session = match (named, session) {
+        (None, SessionChoice::Resume(id)) => last_workspace(id)?,
+        _ => None,
+    };
+    let folder = named.map(Path::to_owned).or(of_session).unwrap_or_else(|| ".".into());
+    folder.canonicalize().map_err(|error| {
+        let folder = folder.display();
+        Failure::usage(format!("The workspace {folder} cannot be opened: {error}. Name a folder that exists."))
+    })
+}
+
+/// Where a session was last at work.
+fn last_workspace(id: &SessionId) -> Result<Option<PathBuf>, Failure> {
+    let records = store()?.read(id).map_err(Failure::usage)?;
+    let opened = records.filter_map(Result::ok).filter_map(|record| match record.entry {
+        Entry::Opened(opened) => Some(PathBuf::from(opened.workspace)),
+        _ => None,
+    });
+    Ok(opened.last())
+}
+
+/// The store of all sessions.
+pub(crate) fn store() -> Result<Store, Failure> {
+    let folder = hames::sessions_folder()
+        .ok_or_else(|| Failure::usage("Neither XDG_STATE_HOME nor HOME is set. Set one of them."))?;
+    Ok(Store::new(folder))
 }
 
 fn session(options: &RunOptions) -> Result<SessionChoice, Failure> {
     match &options.resume {
-        Some(text) => {
-            let folder = hames::sessions_folder()
-                .ok_or_else(|| Failure::usage("Neither XDG_STATE_HOME nor HOME is set. Set one of them."))?;
-            Ok(SessionChoice::Resume(Store::new(folder).resolve(text).map_err(Failure::usage)?))
-        }
+        Some(text) => Ok(SessionChoice::Resume(store()?.resolve(text).map_err(Failure::usage)?)),
         None if options.continue_last => Ok(SessionChoice::Latest),
         None => Ok(SessionChoice::New),
     }

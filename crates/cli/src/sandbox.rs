@@ -4,22 +4,25 @@ use std::process::ExitCode;
 
 use hames::protocol::port::{CommandSpec, Exit, Program, Tmp, View};
 
-use hames::LoneSandbox;
 use hames::sandbox::{ProtectionConfig, TestFiles};
+use hames::{LoneSandbox, SessionChoice};
 
-use crate::args::{SandboxMode, SandboxOptions};
+use crate::args::{SandboxOptions, SettingFlags};
+use crate::config::Setting;
 use crate::exit::Failure;
 use crate::outlet::Outlet;
-use crate::{identity, output, run};
+use crate::{config, identity, output, run};
 
 /// A day: long enough for anything a person waits for.
 const NO_TIMEOUT_MS: u64 = 24 * 3600 * 1000;
 
 pub(crate) async fn run(options: SandboxOptions) -> Result<ExitCode, Failure> {
-    let folder = options.place.workspace.clone().unwrap_or_else(|| ".".into());
-    let (protect, unprotect) = (options.place.protect, options.place.unprotect);
+    let folder = run::workspace(options.place.workspace.as_deref(), &SessionChoice::New)?;
+    let settings = config::load(&SettingFlags { place: options.place, ..SettingFlags::default() }, &folder)?;
+    let values = |list: Vec<Setting<String>>| list.into_iter().map(|setting| setting.value).collect();
+    let (protect, unprotect) = (values(settings.protect), values(settings.unprotect));
     let protection = ProtectionConfig { tests: TestFiles::Open, protect, unprotect };
-    let isolation = run::isolation(options.place.sandbox.unwrap_or(SandboxMode::WorkspaceWrite));
+    let isolation = run::isolation(settings.sandbox.value);
     let lone = LoneSandbox::new(&folder, isolation, protection, identity::of_user()).map_err(Failure::usage)?;
     let command = CommandSpec {
         program: Program::Direct(options.command),

@@ -7,15 +7,15 @@ use hames::session::{Store, Summary};
 
 use crate::args::SessionVerb;
 use crate::exit::Failure;
-use crate::output;
+use crate::export::Transcript;
+use crate::{output, run};
 
-pub(crate) fn run(verb: SessionVerb) -> Result<ExitCode, Failure> {
-    let folder = hames::sessions_folder()
-        .ok_or_else(|| Failure::usage("Neither XDG_STATE_HOME nor HOME is set. Set one of them."))?;
-    let store = Store::new(folder);
+pub(crate) fn look(verb: SessionVerb) -> Result<ExitCode, Failure> {
+    let store = run::store()?;
     match verb {
         SessionVerb::List { workspace } => list(&store, workspace.as_deref()),
         SessionVerb::Show { id } => show(&store, &id),
+        SessionVerb::Export { id } => export(&store, &id),
         SessionVerb::Verify { id } => verify(&store, &id),
     }
 }
@@ -61,6 +61,22 @@ fn show(store: &Store, id: &str) -> Result<ExitCode, Failure> {
         }
     }
     Ok(code)
+}
+
+fn export(store: &Store, id: &str) -> Result<ExitCode, Failure> {
+    let id = store.resolve(id).map_err(Failure::usage)?;
+    let mut transcript = Transcript::default();
+    for record in store.read(&id).map_err(Failure::usage)? {
+        match record {
+            Ok(record) => {
+                if let Some(section) = transcript.section(&record) {
+                    output::print_line(&format!("{section}\n"))?;
+                }
+            }
+            Err(bad) => output::complain(&bad.to_string()),
+        }
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn verify(store: &Store, id: &str) -> Result<ExitCode, Failure> {

@@ -71,6 +71,20 @@ pub struct Builder {
     session: SessionChoice,
     observer: Arc<dyn Observer>,
     system_prompt: SystemPrompt,
+    standing: Standing,
+}
+
+/// What holds in every run, beside what is asked for and beside what a resumed session was started with.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// Checks that are added.
+    pub checks: Vec<String>,
+    /// Globs that are protected as well.
+    pub protect: Vec<String>,
+    /// Globs that are left open as well.
+    pub unprotect: Vec<String>,
+    /// How commands are kept apart when nothing else says so.
+    pub isolation: Option<Isolation>,
 }
 
 impl Builder {
@@ -88,6 +102,7 @@ impl Builder {
             session: SessionChoice::New,
             observer: Arc::new(Silent),
             system_prompt: SystemPrompt::default(),
+            standing: Standing::default(),
         }
     }
 
@@ -151,6 +166,12 @@ impl Builder {
         self
     }
 
+    /// What holds beside all that is asked for, such as what configuration files say.
+    pub fn standing(mut self, standing: Standing) -> Self {
+        self.standing = standing;
+        self
+    }
+
     /// Who watches.
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
         self.observer = observer;
@@ -171,6 +192,7 @@ impl Builder {
         let (session, root) = self.open_session()?;
         let (folder, is_new) = (session.folder.clone(), session.records.is_empty());
         self.take_over(&session.records);
+        self.add_standing();
         self.wire(session, root).inspect_err(|_| {
             // A session that never began is nothing that anybody should find in a list.
             if is_new {
@@ -243,6 +265,21 @@ impl Builder {
         if self.isolation.is_none() && last.sandbox == Mode::ReadOnly.as_str() {
             self.isolation = Some(Isolation::ReadOnly);
         }
+    }
+
+    fn add_standing(&mut self) {
+        let standing = std::mem::take(&mut self.standing);
+        let add = |mine: &mut Vec<String>, more: Vec<String>| {
+            for one in more {
+                if !mine.contains(&one) {
+                    mine.push(one);
+                }
+            }
+        };
+        add(&mut self.checks, standing.checks);
+        add(&mut self.protect, standing.protect);
+        add(&mut self.unprotect, standing.unprotect);
+        self.isolation = self.isolation.or(standing.isolation);
     }
 
     fn open_session(&self) -> Result<(OpenSession, PathBuf), BuildProblem> {

@@ -24,7 +24,7 @@ mod plain_file;
 mod project;
 
 pub use agent::Agent;
-pub use builder::{BuildProblem, Builder, Isolation, LoneSandbox, SessionChoice, sessions_folder};
+pub use builder::{BuildProblem, Builder, Isolation, LoneSandbox, SessionChoice, Standing, sessions_folder};
 pub use clock::SystemClock;
 pub use observer::Silent;
 pub use plain_file::{PlainFile, read_beneath};

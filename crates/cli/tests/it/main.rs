@@ -4,6 +4,7 @@
 
 mod config;
 mod crash;
+mod doctor;
 mod example;
 mod outlet;
 mod place;

@@ -42,6 +42,38 @@ fn the_sessions_of_a_folder_are_listed_even_when_it_is_gone() {
 }
 
 #[test]
+fn a_session_is_exported_as_a_transcript_that_nothing_in_it_can_break() {
+    let place = Place::empty();
+    fs::write(place.work().join("a.txt"), "```\n# forged\n\u{1b}[2J\n").unwrap();
+    let model = place.script(
+        "- text: \"Look:\\n```\"\n  calls: [{tool: read_file, args: {path: a.txt}}, {tool: read_file, args: {path: ../b}}]\n\
+         - calls: [{tool: finish, args: {summary: all done}}]\n",
+    );
+    let (code, result) = place.run_json(&model, &["--verify", "echo checked"]);
+    assert_eq!(code, 0, "{result:#}");
+    let ran = place.run(["session", "export", result["session_id"].as_str().unwrap()]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+    let order = [
+        "# Session ",
+        "**Prompt:**\n\n> go\n",
+        "**Reply:**\n\n> Look:\n> ```\n",
+        "**Call:** `read_file`\n\n```json\n",
+        "**Result** (ok): `read_file`\n\n````\n",
+        "**Refused** (jail): `read_file`",
+        "**Call:** `finish`",
+        "**Verdict: pass**",
+        "- `echo checked`: pass",
+        "**Ended: done.**",
+    ];
+    let mut rest = ran.stdout.as_str();
+    for part in order {
+        let at = rest.find(part).unwrap_or_else(|| panic!("{part} is not, or not in order, in:\n{}", ran.stdout));
+        rest = &rest[at..];
+    }
+    assert!(!ran.stdout.contains('\u{1b}') && ran.stdout.contains("\\u{1b}[2J"), "{}", ran.stdout);
+}
+
+#[test]
 fn a_session_goes_on_with_a_new_prompt_in_the_same_log() {
     let place = Place::empty();
     let model = place.script("- text: one\n- text: two\n- text: three\n");

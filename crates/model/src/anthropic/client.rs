@@ -9,7 +9,7 @@ use hames_protocol::port::Model;
 use hames_protocol::{
     BoxFuture, Delta, Dialect, Encoded, FailureKind, Head, Message, ModelFailure, ModelInfo, Reply, Request,
 };
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use reqwest::{Client, Response, Url, redirect};
 
 use super::assemble::Assembler;
@@ -37,15 +37,18 @@ const MAX_ERROR_BYTES: usize = 64 * 1024;
 /// How much of a stream is read, in bytes: far above any output limit, and what is kept of it fits one entry of the log.
 const MAX_REPLY_BYTES: usize = 12 * 1024 * 1024;
 
-/// Stands for the API key wherever a provider or a proxy repeats it.
+/// Stands for the API key, or the value of a header, wherever a provider or a proxy repeats it.
 const REDACTED: &str = "[key]";
 
-/// The shortest text that may be a secret, in bytes.
-const SHORTEST_KEY: usize = 8;
+/// The shortest text that may be a secret, in bytes. A shorter key is a stand-in for a server that wants none, and would
+/// be found in ordinary words.
+const SHORTEST_SECRET: usize = 8;
 
 /// What a client needs to know.
 #[derive(Clone)]
 pub struct AnthropicConfig {
+    /// The provider's short name, for example `anthropic`.
+    pub provider: String,
     /// The model's name as the provider knows it.
     pub model: String,
     /// The API key; never shown.
@@ -56,18 +59,32 @@ pub struct AnthropicConfig {
     pub idle_timeout: Duration,
     /// How much the model should put into its replies; none for the provider's default.
     pub effort: Option<Effort>,
+    /// More headers of each request, name and value; the values are never shown.
+    pub headers: Vec<(String, String)>,
+    /// Sizes and price of the model; none to look them up in the [`catalogue`].
+    pub entry: Option<catalogue::Entry>,
 }
 
 impl AnthropicConfig {
     /// A model at Anthropic itself, with a silence of at most 180 seconds.
     pub fn new(model: impl Into<String>, key: impl Into<String>) -> Self {
-        Self { model: model.into(), key: key.into(), base_url: None, idle_timeout: IDLE_TIMEOUT, effort: None }
+        Self {
+            provider: "anthropic".to_owned(),
+            model: model.into(),
+            key: key.into(),
+            base_url: None,
+            idle_timeout: IDLE_TIMEOUT,
+            effort: None,
+            headers: Vec::new(),
+            entry: None,
+        }
     }
 }
 
 impl fmt::Debug for AnthropicConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut out = f.debug_struct("AnthropicConfig");
+        out.field("provider", &self.provider);
         out.field("model", &self.model).field("base_url", &self.base_url).field("idle_timeout", &self.idle_timeout);
         out.field("effort", &self.effort);
         out.finish_non_exhaustive()
@@ -80,7 +97,8 @@ pub struct Anthropic {
     http: Client,
     url: Url,
     host: String,
-    key: String,
+    /// What no text may show: the key, and the values of the user's own headers.
+    secrets: Vec<String>,
     idle_timeout: Duration,
     effort: Option<Effort>,
 }
@@ -96,19 +114,22 @@ impl Anthropic {
         let url = endpoint(base.unwrap_or(DEFAULT_BASE_URL))?;
         let host = url.host_str().unwrap_or_default();
         let host = url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
-        let http = http_client(&url, key).map_err(|problem| {
+        let http = http_client(&url, key, own_headers(&config.headers)?).map_err(|problem| {
             failure(FailureKind::Setup, format!("The HTTP client cannot start: {}.", causes(&problem)))
         })?;
-        let entry = catalogue::find(&config.model);
+        let entry = config.entry.unwrap_or_else(|| catalogue::find(&config.model));
         let info = ModelInfo {
-            provider: "anthropic".to_owned(),
+            provider: config.provider,
             name: config.model,
             dialect: Dialect::Anthropic,
             context_tokens: entry.context_tokens,
             output_tokens: entry.output_tokens,
             price: entry.price,
         };
-        Ok(Self { info, http, url, host, key: config.key, idle_timeout: config.idle_timeout, effort: config.effort })
+        let values = config.headers.into_iter().map(|(_, value)| value);
+        let secrets = std::iter::once(config.key).chain(values).filter(|secret| secret.len() >= SHORTEST_SECRET);
+        let secrets = secrets.collect();
+        Ok(Self { info, http, url, host, secrets, idle_timeout: config.idle_timeout, effort: config.effort })
     }
 
     async fn attempt(&self, request: Request, on_delta: &(dyn Fn(Delta) + Send + Sync)) -> Result<Reply, ModelFailure> {
@@ -199,10 +220,9 @@ impl Anthropic {
         from_answer(&self.host, status, &headers, &body)
     }
 
-    /// Text without the key. One that is shorter than any real key is a stand-in for a server that wants none, and no
-    /// secret; it would be found in ordinary words.
+    /// Text without the key and without the values of the user's own headers.
     fn redacted(&self, text: &str) -> String {
-        if self.key.len() < SHORTEST_KEY { text.to_owned() } else { text.replace(&self.key, REDACTED) }
+        self.secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret, REDACTED))
     }
 
     fn silent(&self) -> ModelFailure {
@@ -239,7 +259,7 @@ impl Model for Anthropic {
     }
 }
 
-fn http_client(url: &Url, key: HeaderValue) -> reqwest::Result<Client> {
+fn http_client(url: &Url, key: HeaderValue, own: HeaderMap) -> reqwest::Result<Client> {
     // An error says that another part of the process has installed a provider already, which serves as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut headers = HeaderMap::new();
@@ -248,6 +268,7 @@ fn http_client(url: &Url, key: HeaderValue) -> reqwest::Result<Client> {
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
     headers.insert(USER_AGENT, HeaderValue::from_static(concat!("hames/", env!("CARGO_PKG_VERSION"))));
+    headers.extend(own);
     let mut builder = Client::builder()
         .default_headers(headers)
         .connect_timeout(CONNECT_TIMEOUT)
@@ -261,6 +282,21 @@ fn http_client(url: &Url, key: HeaderValue) -> reqwest::Result<Client> {
         builder = builder.no_proxy();
     }
     builder.build()
+}
+
+/// The user's own headers, which no log shows.
+fn own_headers(headers: &[(String, String)]) -> Result<HeaderMap, ModelFailure> {
+    let mut own = HeaderMap::new();
+    for (name, value) in headers {
+        let pair = name.parse::<HeaderName>().ok().zip(HeaderValue::from_str(value).ok());
+        let Some((name, mut value)) = pair else {
+            let text = format!("The header `{name}` cannot be sent: a header is a word and one line of text.");
+            return Err(failure(FailureKind::Setup, text));
+        };
+        value.set_sensitive(true);
+        own.insert(name, value);
+    }
+    Ok(own)
 }
 
 fn is_loopback(url: &Url) -> bool {

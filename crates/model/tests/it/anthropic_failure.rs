@@ -96,6 +96,21 @@ async fn an_echoed_key_goes_no_further() {
 }
 
 #[tokio::test]
+async fn the_users_own_headers_are_sent_and_their_values_go_no_further() {
+    let served = Served::new(vec![Answer::status(500, "", "who is Bearer canary-4711?")]).await;
+    let headers = vec![("x-gateway".to_owned(), "Bearer canary-4711".to_owned())];
+    let config = AnthropicConfig { headers, base_url: Some(served.url.clone()), ..AnthropicConfig::new(MODEL, KEY) };
+    let failure = ask(&Anthropic::new(config).unwrap()).await.0.unwrap_err();
+    assert_eq!(served.requests()[0].header("x-gateway"), Some("Bearer canary-4711"));
+    assert!(failure.message.contains("who is [key]?"), "{failure}");
+    for (name, value) in [("not a word", "x"), ("x-a", "two\nlines")] {
+        let headers = vec![(name.to_owned(), value.to_owned())];
+        let problem = Anthropic::new(AnthropicConfig { headers, ..AnthropicConfig::new(MODEL, KEY) }).err().unwrap();
+        assert!(problem.message.contains(name) && !problem.message.contains("lines"), "{problem}");
+    }
+}
+
+#[tokio::test]
 async fn an_error_event_after_a_good_status_is_classified_by_its_type() {
     use FailureKind::{Credential, Rejected, Transient};
     for (name, kind) in [
