@@ -203,7 +203,8 @@ impl Builder {
 
     fn wire(self, session: OpenSession, root: PathBuf) -> Result<Agent, BuildProblem> {
         let tests = if self.checks.is_empty() { TestFiles::Open } else { TestFiles::Guarded };
-        let config = ProtectionConfig { tests, protect: self.protect.clone(), unprotect: self.unprotect.clone() };
+        let protect = self.protect.iter().cloned().chain(check_scripts(&root, &self.checks)).collect();
+        let config = ProtectionConfig { tests, protect, unprotect: self.unprotect.clone() };
         let protection = Arc::new(Protection::new(&root, config).map_err(BuildProblem::new)?);
         let sandbox = self.sandbox(&root, &session.private, &protection)?;
         let (tmp, untouched) = (session.private.join("tmp"), session.private.join("untouched"));
@@ -388,6 +389,21 @@ impl LoneSandbox {
         let sandbox = sandbox(isolation, &root, private.path(), &protection, identity)?;
         Ok(Self { sandbox, _private: private })
     }
+}
+
+/// Globs for the scripts of the workspace that the checks run by their path: who rewrites them decides what passes.
+fn check_scripts(root: &Path, checks: &[String]) -> Vec<String> {
+    let named = checks.iter().flat_map(|check| hames_verify::named_scripts(check));
+    let of_workspace = named.filter_map(|script| {
+        let path = root.join(&script).canonicalize().ok()?;
+        let begins_as_script = std::fs::read(&path).is_ok_and(|bytes| bytes.starts_with(b"#!"));
+        let is_script = begins_as_script || path.extension().is_some_and(|extension| extension == "sh");
+        let relative = path.strip_prefix(root).ok().filter(|_| is_script)?.to_str()?.to_owned();
+        let special = |c: char| matches!(c, '*' | '?' | '[' | ']' | '\\' | '!' | '#' | ' ');
+        let escaped = relative.chars().flat_map(|c| special(c).then_some('\\').into_iter().chain([c]));
+        Some(std::iter::once('/').chain(escaped).collect())
+    });
+    of_workspace.collect()
 }
 
 /// The registry, with what earlier processes of the session had read.

@@ -28,6 +28,20 @@ impl Runner {
     }
 }
 
+/// Shells, whose first plain argument is a script.
+const SHELLS: [&str; 6] = ["sh", "bash", "dash", "zsh", "source", "."];
+
+/// The scripts that a check runs by their path, as written: `./check.sh`, `bash ci/check.sh`. They say what the check
+/// is, so whoever wants it to pass must not be the one who writes them.
+pub fn named_scripts(command: &str) -> Vec<String> {
+    let script = |start: Start| {
+        let is_shell = SHELLS.contains(&file_name(start.program()));
+        let named = if is_shell { start.words.get(1)? } else { start.words.first()? };
+        (!named.starts_with('-') && (is_shell || named.contains('/'))).then(|| named.clone())
+    };
+    starts(command).into_iter().filter_map(script).collect()
+}
+
 /// One program that the command line starts, with its plain arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Start {
@@ -151,6 +165,16 @@ fn file_name(path: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn scripts_are_found_where_a_check_runs_them() {
+        let of = |command: &str| named_scripts(command).join(" ");
+        assert_eq!(of("./check.sh --all && make"), "./check.sh");
+        assert_eq!(of("FOO=1 bash ci/check.sh; sh lint.sh"), "ci/check.sh lint.sh");
+        assert_eq!(of("bash -c 'true'"), "");
+        assert_eq!(of("cargo test --manifest-path a/Cargo.toml"), "");
+    }
+
     use Runner::{CargoTest, Nextest, Pytest, Unittest};
 
     #[test]

@@ -23,3 +23,4 @@ mod untouched;
 mod view;
 
 pub use checks::{Checks, ChecksConfig, DEFAULT_TIMEOUT_MS};
+pub use command::named_scripts;

@@ -215,6 +215,18 @@ fn whoever_is_waited_for_on_standard_input_is_told_so() {
 }
 
 #[test]
+fn a_check_that_is_a_script_cannot_be_gutted() {
+    let place = Place::empty();
+    std::fs::write(place.work().join("check me.sh"), "#!/bin/sh\nexit 1\n").unwrap();
+    let model = place.script(
+        "- calls: [{tool: bash, args: {command: \"printf 'exit 0' > 'check me.sh'\"}}, {tool: finish, args: {summary: s}}]\n- text: a\n- text: b\n",
+    );
+    let (_, result) = place.run_json(&model, &["--verify", "sh 'check me.sh'"]);
+    assert_eq!((result["outcome"].as_str(), result["verdict"].as_str()), (Some("unverified"), Some("fail")));
+    assert_eq!(result["guards"][0]["guard"], "protected", "{result:#}");
+}
+
+#[test]
 fn no_secret_of_the_environment_reaches_a_command() {
     let place = Place::empty();
     let model = place.script("- calls: [{tool: bash, args: {command: 'env; cat /proc/1/environ'}}]\n- text: ok\n");
