@@ -46,7 +46,8 @@ fn a_session_is_exported_as_a_transcript_that_nothing_in_it_can_break() {
     let place = Place::empty();
     fs::write(place.work().join("a.txt"), "```\n# forged\n\u{1b}[2J\n").unwrap();
     let model = place.script(
-        "- text: \"Look:\\n```\"\n  calls: [{tool: read_file, args: {path: a.txt}}, {tool: read_file, args: {path: ../b}}]\n\
+        "- text: \"Look:\\n```\"\n  calls: [{tool: read_file, args: {path: a.txt}}]\n\
+         - calls: [{tool: read_file, args: {path: ../b}}]\n\
          - calls: [{tool: finish, args: {summary: all done}}]\n",
     );
     let (code, result) = place.run_json(&model, &["--verify", "echo checked"]);
