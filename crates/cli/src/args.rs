@@ -44,6 +44,9 @@ pub(crate) struct RunOptions {
     pub(crate) prompt: Option<String>,
     #[command(flatten)]
     pub(crate) flags: SettingFlags,
+    /// Show the model this image beside the prompt: PNG, JPEG, GIF or WebP (repeatable)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) image: Vec<PathBuf>,
     /// Continue this session; without a prompt, where it stopped
     #[arg(long, value_name = "ID", conflicts_with = "continue_last")]
     pub(crate) resume: Option<String>,

@@ -1,12 +1,15 @@
 //! Where the prompt comes from.
 
+use std::fs::File;
 use std::io::{IsTerminal, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use hames::Image;
 use hames::context::SystemPrompt;
+use hames::protocol::Block;
 
 use crate::args::RunOptions;
 use crate::config::Settings;
@@ -19,10 +22,56 @@ const LONGEST_BYTES: usize = 5 << 20;
 /// How long standard input may be silent before it is said what is waited for.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// The largest image file that is looked at, in bytes; what a model takes is smaller.
+const IMAGE_FILE_LIMIT_BYTES: u64 = 64 << 20;
+
+/// The most that all images of a prompt may be in base64, in bytes: providers take requests of 32 MB, and the prompt is
+/// a part of every one.
+const IMAGES_LIMIT_BYTES: usize = 20 << 20;
+
+/// What the model is given: the images, each after its name, then the prompt. Empty when a session is resumed with
+/// neither.
+pub(crate) fn blocks(options: &RunOptions) -> Result<Vec<Block>, Failure> {
+    let prompt = read(options)?;
+    let mut blocks = Vec::new();
+    let mut bytes = 0;
+    for path in &options.image {
+        let image = image(path)?;
+        if let Block::Image { data, .. } = &image {
+            bytes += data.len();
+        }
+        blocks.push(Block::text(format!("{}:", path.display())));
+        blocks.push(image);
+    }
+    if bytes > IMAGES_LIMIT_BYTES {
+        return Err(Failure::usage(format!(
+            "The images are {bytes} bytes together in base64, more than {IMAGES_LIMIT_BYTES}. Give fewer, or smaller ones."
+        )));
+    }
+    if !prompt.is_empty() {
+        blocks.push(Block::text(prompt));
+    }
+    Ok(blocks)
+}
+
+fn image(path: &Path) -> Result<Block, Failure> {
+    let name = path.display().to_string();
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(IMAGE_FILE_LIMIT_BYTES + 1).read_to_end(&mut bytes))
+        .map_err(|error| Failure::usage(format!("The image {name} cannot be read: {error}. Name an image file.")))?;
+    if bytes.len() as u64 > IMAGE_FILE_LIMIT_BYTES {
+        return Err(Failure::usage(format!(
+            "The image {name} has more than {IMAGE_FILE_LIMIT_BYTES} bytes. Scale it down or crop it first."
+        )));
+    }
+    Ok(Image::of(&name, &bytes).map_err(Failure::usage)?.block())
+}
+
 /// The prompt as given, else as piped; empty when a session is resumed without one.
 ///
 /// With a prompt given, standard input is not touched: it may be a pipe that never ends.
-pub(crate) fn read(options: &RunOptions) -> Result<String, Failure> {
+fn read(options: &RunOptions) -> Result<String, Failure> {
     let resumes = options.resume.is_some() || options.continue_last;
     let given = match &options.prompt {
         Some(prompt) => Some(prompt.clone()),

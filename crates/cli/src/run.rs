@@ -35,7 +35,7 @@ enum Told {
 }
 
 async fn drive(options: &RunOptions, told: &mut Told) -> Result<ExitCode, Failure> {
-    let prompt = prompt::read(options)?;
+    let prompt = prompt::blocks(options)?;
     let session = session(options)?;
     let workspace = workspace(options.flags.place.workspace.as_deref(), &session)?;
     let settings = config::load(&options.flags, &workspace)?;
@@ -54,7 +54,7 @@ async fn drive(options: &RunOptions, told: &mut Told) -> Result<ExitCode, Failur
         output::note(&problem);
     }
     let before = agent.result();
-    let (result, failure) = match agent.run_with(&prompt, commands).await {
+    let (result, failure) = match agent.run_with(prompt, commands).await {
         Ok(result) => (result, None),
         Err(problem @ hames::AgentProblem::NothingToContinue(_)) => return Err(Failure::usage(problem)),
         // The log cannot be written any more: what is known is still told, and the code says that it went wrong.

@@ -57,16 +57,18 @@ impl Agent {
     /// # Errors
     /// When the log cannot be written, or there is nothing to continue.
     pub async fn run(&mut self, prompt: &str) -> Result<RunResult, AgentProblem> {
-        self.run_with(prompt, futures_util::stream::pending()).await
+        let blocks = if prompt.is_empty() { Vec::new() } else { vec![Block::text(prompt)] };
+        self.run_with(blocks, futures_util::stream::pending()).await
     }
 
-    /// As [`Agent::run`], with input from outside while it goes on.
+    /// As [`Agent::run`], with a prompt of several blocks (an [`Image`](crate::Image) among them) and input from outside
+    /// while it goes on. No blocks continue where the session stopped.
     ///
     /// # Errors
     /// As [`Agent::run`].
     pub async fn run_with(
         &mut self,
-        prompt: &str,
+        blocks: Vec<Block>,
         commands: impl Stream<Item = Command> + Send,
     ) -> Result<RunResult, AgentProblem> {
         let workspace = self.root.to_string_lossy();
@@ -80,7 +82,6 @@ impl Agent {
             checks: &self.checks,
             instructions: &instructions,
         };
-        let blocks = if prompt.is_empty() { Vec::new() } else { vec![Block::text(prompt)] };
         let prompt = Prompt {
             blocks,
             surroundings: surroundings.text(),

@@ -35,3 +35,4 @@ pub use hames_model as model;
 pub use hames_protocol as protocol;
 pub use hames_sandbox as sandbox;
 pub use hames_session as session;
+pub use hames_tool::{Image, ImageProblem};

@@ -9,6 +9,7 @@ mod bound;
 mod builtin;
 mod excerpt;
 mod files;
+mod image;
 mod near_miss;
 mod patch;
 mod registry;
@@ -20,4 +21,5 @@ mod validation;
 mod walk;
 
 pub use builtin::{Memory, builtin};
+pub use image::{Image, ImageProblem};
 pub use registry::{Registry, RegistryProblem};

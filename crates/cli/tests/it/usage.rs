@@ -3,7 +3,7 @@
 use std::io::{BufRead, Write};
 use std::process::Stdio;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::place::{Place, Ran};
 
@@ -66,6 +66,25 @@ fn the_prompt_may_be_piped_and_a_given_one_leaves_standard_input_alone() {
     let held_open = child.stdin.take();
     assert_eq!(Ran::of(child.wait_with_output().unwrap()).code, 0);
     drop(held_open);
+}
+
+#[test]
+fn images_go_to_the_model_before_the_prompt() {
+    let place = Place::empty();
+    let model = place.script(ANSWER);
+    std::fs::write(place.work().join("logo"), b"GIF89a\x03\0\x02\0\0\0\0;").unwrap();
+    let ran = place.run(["run", "--model", &model, "--output-format", "stream-json", "--image", "logo", "What is it?"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let lines = ran.stdout.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let prompt =
+        lines.map(|line| line["entry"]["run_started"]["prompt"].clone()).find(|prompt| !prompt.is_null()).unwrap();
+    let image = json!({"image": {"media_type": "image/gif", "data": "R0lGODlhAwACAAAAADs="}});
+    assert_eq!(prompt, json!([{"text": "logo:"}, image, {"text": "What is it?"}]));
+    check_refused(&place, &["run", "--model", &model, "--image", "none.png", "go"], &["none.png", "cannot be read"]);
+    check_refused(&place, &["run", "--model", &model, "--image", ".", "go"], &["cannot be read"]);
+    std::fs::write(place.work().join("page.pdf"), "%PDF-1.7").unwrap();
+    check_refused(&place, &["run", "--model", &model, "--image", "page.pdf", "go"], &["page.pdf", "no PNG, JPEG"]);
+    check_refused(&place, &["run", "--model", &model, "--image", "logo"], &["No prompt"]);
 }
 
 #[test]

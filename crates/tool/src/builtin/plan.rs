@@ -29,19 +29,19 @@ struct Arguments {
 #[schemars(inline)]
 struct Item {
     text: String,
-    status: Progress,
+    status: State,
 }
 
 #[derive(Deserialize, Serialize, JsonSchema, Clone, Copy)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
-enum Progress {
+enum State {
     Pending,
     InProgress,
     Done,
 }
 
-impl Progress {
+impl State {
     fn mark(self) -> &'static str {
         match self {
             Self::Pending => "[ ]",

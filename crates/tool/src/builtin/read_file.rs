@@ -1,4 +1,4 @@
-//! `read_file`: numbered lines of a text file.
+//! `read_file`: numbered lines of a text file, or an image.
 //!
 //! Lines are shown as `cat -n` shows them (number, tab, text), the form that models know best and cite from most
 //! reliably. A line end is shown as a line end whatever its bytes; what the bytes are is said beneath.
@@ -11,11 +11,12 @@ use hames_protocol::{
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::blocking::blocking;
 use crate::bound::RESULT_LIMIT_BYTES;
 use crate::files::{Files, READ_LIMIT_BYTES, failure, refusal, sighting};
+use crate::image::{Image, ImageProblem};
 use crate::schema::{arguments, spec, whole_number};
 use crate::text::{BOM, LineEnds, TextKind, clipped, counted, lines, numbered, shown, thousands};
 
@@ -50,7 +51,7 @@ pub(crate) struct ReadFile {
 
 impl ReadFile {
     pub(crate) fn new(files: Files) -> Self {
-        let description = "Reads a text file as numbered lines. Number and tab are not part of it.";
+        let description = "Reads a text file as numbered lines (number and tab are not part of it), or an image.";
         Self { spec: spec::<Arguments>("read_file", description), files }
     }
 }
@@ -114,17 +115,40 @@ fn read(files: &Files, arguments: &Arguments) -> ToolResult {
         Err(problem) => return failure(&problem),
     };
     let kind = TextKind::of(&content.bytes);
+    // No image is valid UTF-8, but a text may begin with the letters of one.
+    if kind != TextKind::Utf8 {
+        match Image::of(&path, &content.bytes) {
+            Ok(image) => return show(files, &path, &content, &image),
+            Err(ImageProblem::Unknown(_)) => {}
+            Err(problem) => return ToolResult::failed(problem.to_string()),
+        }
+    }
     if let Some(text) = kind.obstacle(&path, content.bytes.len()) {
         return ToolResult::failed(text);
     }
     let (status, text) = page(&path, &content, kind, arguments);
     let mut result = ToolResult::new(status, text);
     if status == Status::Ok {
-        files.seen.note(&content.path, &content.digest);
-        result.data = sighting(&content.path, Some(&content.digest));
-        result.data["bytes"] = json!(content.bytes.len());
+        result.data = note(files, &content);
     }
     result
+}
+
+/// The image beside a line that says what it is.
+fn show(files: &Files, path: &str, content: &FileContent, image: &Image<'_>) -> ToolResult {
+    let size = counted(content.bytes.len(), "byte");
+    let mut result = ToolResult::ok(format!("`{path}`: {}, {size}.", image.described()));
+    result.blocks.push(image.block());
+    result.data = note(files, content);
+    result
+}
+
+/// Remembers that the model saw the file, and gives the data from which that is known again.
+fn note(files: &Files, content: &FileContent) -> Value {
+    files.seen.note(&content.path, &content.digest);
+    let mut data = sighting(&content.path, Some(&content.digest));
+    data["bytes"] = json!(content.bytes.len());
+    data
 }
 
 fn is_folder(files: &Files, path: &str) -> bool {

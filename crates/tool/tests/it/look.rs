@@ -59,6 +59,28 @@ async fn what_is_no_text_file_is_named() {
 }
 
 #[tokio::test]
+async fn an_image_is_shown_whatever_its_name_is() {
+    let world = World::new();
+    let gif = b"GIF89a\x03\0\x02\0\0\0\0;";
+    world.put("logo.txt", gif);
+    let result = world.ok("read_file", json!({"path": "logo.txt"})).await;
+    assert_eq!(result.text(), "`logo.txt`: GIF image, 3 × 2 pixels, 14 bytes.");
+    let image = Block::Image { media_type: "image/gif".to_owned(), data: "R0lGODlhAwACAAAAADs=".to_owned() };
+    assert_eq!(result.blocks[1..], [image]);
+    // It was seen, so it may be replaced.
+    world.ok("write_file", json!({"path": "logo.txt", "content": "none\n"})).await;
+    world.put("cut.png", &b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01"[..]);
+    let cut = world.run("read_file", json!({"path": "cut.png"})).await;
+    assert_eq!((cut.status, cut.data.is_null()), (Status::Failed, true));
+    assert!(cut.text().contains("`cut.png` begins like an image, but it is cut or damaged"), "{}", cut.text());
+    world.put("notes.md", "GIF89a is a format;\n");
+    assert_eq!(world.read("notes.md").await, "     1\tGIF89a is a format;\n");
+    // A picture of another kind is a binary file like any other.
+    world.put("a.bmp", b"BM\x3a\0\0\0");
+    assert!(world.run("read_file", json!({"path": "a.bmp"})).await.text().contains("a binary file of 6 bytes"));
+}
+
+#[tokio::test]
 async fn a_listing_is_flat_sorted_and_leaves_out_what_is_ignored() {
     let world = World::new();
     for path in ["b.txt", "a/one.rs", "a/deep/er/still/x", ".github/ci.yml", ".git/config", "target/out", "new\nline"] {
