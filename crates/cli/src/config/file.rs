@@ -33,7 +33,7 @@ pub(crate) const KEYS: [&str; 14] = [
 ];
 
 /// The flags that say something about one call only.
-pub(crate) const ONE_CALL: [&str; 3] = ["workspace", "resume", "continue"];
+pub(crate) const ONE_CALL: [&str; 4] = ["workspace", "image", "resume", "continue"];
 
 /// The table of providers.
 pub(crate) const PROVIDERS: &str = "providers";
