@@ -200,7 +200,8 @@ fn no_descriptor_is_lost_over_many_commands() {
         run(sandbox, shell("true")).unwrap();
         let before = count();
         for _ in 0..20 {
-            run(sandbox, CommandSpec { timeout_ms: 15, ..shell("sleep 0.01") }).unwrap();
+            // Whatever comes of it: the time is up at any moment of the start.
+            let _ = run(sandbox, CommandSpec { timeout_ms: 15, ..shell("sleep 0.01") });
         }
         // Other tests of this process open and close descriptors at the same time.
         assert!(count() < before + 60, "{before} → {}", count());
