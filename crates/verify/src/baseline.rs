@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::thread;
 
 use hames_protocol::port::{Blobs, PathProblem, VerifyProblem, Workspace};
 use hames_protocol::{Baseline, Original};
@@ -13,6 +14,9 @@ use crate::blocking::Stop;
 
 /// The largest protected file that is kept, in bytes.
 pub(crate) const MAX_ORIGINAL: u64 = 256 << 20;
+
+/// How many write at once: each waits for the disk, and what waits together is written together.
+const WRITERS: usize = 16;
 
 /// Keeps every protected file and every file that is a test runner's own, and lists what could change how tests run.
 ///
@@ -25,24 +29,46 @@ pub(crate) fn keep(workspace: &dyn Workspace, blobs: &dyn Blobs, stop: &Stop) ->
     let own = nodes.iter().filter(|(path, node)| **node == Node::File && is_runners_own(path));
     paths.extend(own.map(|(path, _)| path.clone()));
 
+    let paths: Vec<String> = paths.into_iter().collect();
+    let keep_all = |paths: &[String]| -> Result<Vec<(String, Original)>, VerifyProblem> {
+        let kept =
+            paths.iter().map(|path| Ok(keep_one(workspace, blobs, path, stop)?.map(|kept| (path.clone(), kept))));
+        kept.filter_map(Result::transpose).collect()
+    };
+    let share = paths.len().div_ceil(WRITERS).max(1);
+    let shares: Vec<_> = thread::scope(|scope| {
+        let writers: Vec<_> = paths.chunks(share).map(|share| scope.spawn(move || keep_all(share))).collect();
+        writers.into_iter().map(|writer| writer.join()).collect()
+    });
     let mut originals = BTreeMap::new();
-    for path in paths {
-        stop.check().map_err(|error| VerifyProblem::System(error.to_string()))?;
-        match workspace.read(&path, MAX_ORIGINAL) {
-            Ok(content) => {
-                let blob = blobs.put(&content.bytes).map_err(|error| {
-                    VerifyProblem::System(format!("The protected file `{path}` could not be kept: {error}."))
-                })?;
-                originals.insert(path, Original { blob, mode: content.mode & 0o7777 });
-            }
-            Err(PathProblem::Missing(_)) => {}
-            Err(problem) => return Err(VerifyProblem::System(format!("A protected file cannot be kept: {problem}"))),
-        }
+    for share in shares {
+        let stopped = || VerifyProblem::System("Keeping the protected files was stopped.".to_owned());
+        originals.extend(share.map_err(|_| stopped())??);
     }
     let around = Surroundings::of(originals.keys().map(String::as_str));
     let runner_files =
         nodes.into_iter().filter(|(path, node)| around.may_change_tests(path, *node)).map(|(path, _)| path).collect();
     Ok(Baseline { originals, runner_files, manifest: None })
+}
+
+/// Keeps one file; none when it is gone.
+fn keep_one(
+    workspace: &dyn Workspace,
+    blobs: &dyn Blobs,
+    path: &str,
+    stop: &Stop,
+) -> Result<Option<Original>, VerifyProblem> {
+    stop.check().map_err(|error| VerifyProblem::System(error.to_string()))?;
+    match workspace.read(path, MAX_ORIGINAL) {
+        Ok(content) => {
+            let blob = blobs.put(&content.bytes).map_err(|error| {
+                VerifyProblem::System(format!("The protected file `{path}` could not be kept: {error}."))
+            })?;
+            Ok(Some(Original { blob, mode: content.mode & 0o7777 }))
+        }
+        Err(PathProblem::Missing(_)) => Ok(None),
+        Err(problem) => Err(VerifyProblem::System(format!("A protected file cannot be kept: {problem}"))),
+    }
 }
 
 /// Every file and link below `root`, ignored ones included, `.git` folders left out; links are not followed.
