@@ -203,11 +203,11 @@ impl Progress {
                 self.line(id, &format!("refused ({}): {}", guard.as_str(), first_line(reason)));
             }
             Entry::Ended(ended) => {
-                for fired in &ended.result.fired {
-                    self.line(&ended.call, &format!("guard ({}): {}", fired.guard.as_str(), first_line(&fired.text)));
-                }
                 let is_plan = self.is_plan(&ended.call);
                 self.line(&ended.call, status_words(ended.result.status));
+                for fired in &ended.result.fired {
+                    note(&format!("    guard ({}): {}", fired.guard.as_str(), first_line(&fired.text)));
+                }
                 if is_plan && ended.result.status == Status::Ok {
                     ended.result.text().lines().for_each(|item| note(&format!("    {item}")));
                 }
@@ -241,10 +241,8 @@ impl Progress {
         let Ok(mut calls) = self.calls.lock() else { return };
         let Some(at) = calls.iter().position(|call| &call.id == id) else { return };
         note(&format!("  {}: {what}", told(&calls[at])));
-        // An `Ended` comes once and is the last that is said of a call; a refusal is final as well.
-        if !what.starts_with("guard") {
-            calls.remove(at);
-        }
+        // Whatever is said of a call is the last: it was refused, or it has ended.
+        calls.remove(at);
     }
 }
 
