@@ -33,9 +33,10 @@ pub(crate) fn explain(failure: &StartFailure) -> SandboxProblem {
                  kernel.apparmor_restrict_unprivileged_userns=0 user.max_user_namespaces=10000` (those of the three that \
                  exist); in a container, start it with a seccomp profile that allows them."
             } else {
-                ""
+                " `bwrap --unshare-user --ro-bind / / true` shows whether bubblewrap works at all; reinstall it where not."
             };
-            format!("The sandbox could not be set up: {}.{remedy}", said.trim_end_matches('.'))
+            let said = if said.is_empty() { "bubblewrap ended without a word" } else { said.trim_end_matches('.') };
+            format!("The sandbox could not be set up: {said}.{remedy}")
         }
     })
 }
@@ -81,5 +82,11 @@ mod tests {
         }
         let other = explain(&StartFailure::Setup("bwrap: Can't mount proc".to_owned()));
         assert!(!other.0.contains("sysctl"), "{other}");
+    }
+
+    #[test]
+    fn a_bubblewrap_that_says_nothing_is_told_with_a_remedy() {
+        let told = explain(&StartFailure::Setup(String::new())).0;
+        assert!(told.contains("ended without a word") && told.contains("reinstall"), "{told}");
     }
 }
