@@ -194,9 +194,11 @@ fn answered(run: &Run, answer: Answer) -> Step {
             _ => notice(NoticeKind::Continue, words::CONTINUE),
         },
         Answer::Whole if run.checks.is_empty() => end(run, Outcome::Answered, "The model answered.".into()),
-        Answer::Whole if run.reminded => {
-            end(run, Outcome::Unverified, "The model stopped without calling `finish`; nothing was verified.".into())
-        }
+        Answer::Whole if run.reminded => end(
+            run,
+            Outcome::Unverified,
+            "The model stopped without a `finish` that passes; the work is not verified.".into(),
+        ),
         Answer::Whole => notice(NoticeKind::Unfinished, words::UNFINISHED),
     }
 }
