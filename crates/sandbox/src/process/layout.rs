@@ -155,14 +155,18 @@ pub(crate) fn private(layout: &mut Layout, tmp: Option<&Path>, mut shown: Vec<Sh
     Ok(())
 }
 
-/// Makes sure that a folder, and no link to one, is at `path`.
+/// Makes sure that a folder, and no link to one, is at `path`. Two commands that begin at once may both do so.
 pub(crate) fn real_folder(path: &Path) -> io::Result<()> {
-    if !path.symlink_metadata().is_ok_and(|found| found.is_dir()) {
-        // Often nothing is there; what cannot be removed shows in the next line.
-        let _ = fs::remove_file(path);
-        fs::DirBuilder::new().mode(0o700).create(path)?;
+    let is_real = || path.symlink_metadata().is_ok_and(|found| found.is_dir());
+    if is_real() {
+        return Ok(());
     }
-    Ok(())
+    // Often nothing is there; what cannot be removed shows in the next line.
+    let _ = fs::remove_file(path);
+    match fs::DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && is_real() => Ok(()),
+        made => made,
+    }
 }
 
 /// Where bubblewrap is, in the usual places.
