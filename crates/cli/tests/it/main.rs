@@ -8,6 +8,7 @@ mod doctor;
 mod example;
 mod outlet;
 mod place;
+mod repositories;
 mod sessions;
 mod signals;
 mod toolchain;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::place::{Place, Ran};
 
 /// A folder that a variable names, else the one in the home folder of whoever runs the tests.
-fn folder(variable: &str, default: &str) -> PathBuf {
+pub(crate) fn folder(variable: &str, default: &str) -> PathBuf {
     let home = || Path::new(&std::env::var_os("HOME").expect("a home")).join(default);
     std::env::var_os(variable).map_or_else(home, PathBuf::from)
 }
