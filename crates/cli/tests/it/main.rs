@@ -6,6 +6,7 @@ mod config;
 mod crash;
 mod doctor;
 mod example;
+mod network;
 mod oracle;
 mod outlet;
 mod place;
