@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may stop at what it did not expect")]
 
 mod config;
+mod cost_loops;
 mod crash;
 mod doctor;
 mod example;
