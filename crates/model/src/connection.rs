@@ -48,7 +48,8 @@ impl Connection {
         };
         match tls {
             Tls::Unused => build(),
-            Tls::Used => drop(std::thread::spawn(build)),
+            // Where no thread can be had, whoever waits for the client is told.
+            Tls::Used => drop(std::thread::Builder::new().name("roots".to_owned()).spawn(build)),
         }
         Ok(Self { host, proxy, client: receiver.shared() })
     }

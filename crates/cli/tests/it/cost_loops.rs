@@ -174,6 +174,14 @@ fn a_cancel_reaches_the_provider_in_every_phase_and_the_next_prompt_is_not_delay
 }
 
 #[test]
+fn a_run_whose_time_is_up_hangs_up_on_the_provider() {
+    let (place, provider) = (Place::empty(), Provider::of("- {text: never, fault: {hang: {after_events: 4}}}\n"));
+    let ran = provider.run(&place, ["run", "--max-time", "1s", "go"]);
+    assert_eq!((ran.code, provider.bodies().len()), (3, 1), "{}", ran.stderr);
+    wait_for(|| provider.hang_ups() == 1);
+}
+
+#[test]
 fn words_that_came_before_a_cancel_are_kept_and_marked() {
     let yaml = "- {text: 'These words came first, and these did not.', usage: {input: 25, output: 15, cache_read: 100}, \
                 fault: {hang: {after_events: 4}}}\n- text: fine\n";
