@@ -1,5 +1,6 @@
 //! The driver: the only thing here that does anything. It appends, starts what `next` wants, waits, appends.
 
+mod arrived;
 mod effect;
 
 use std::collections::VecDeque;
@@ -9,12 +10,14 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
 use futures_core::Stream;
+use hames_context::text_tokens;
 use hames_protocol::port::{Blobs, Clock, Journal, JournalProblem, Model, Observer, Toolbox, Verifier, Workspace};
 use hames_protocol::{
     AttemptEnded, AttemptResult, Block, BoxFuture, Command, Digest, Encoded, Entry, Event, Head, Limits, Opened,
-    Outcome, Record, Repaired, RunId, RunResult, RunStarted, Seq, SessionId, Usage,
+    Outcome, Record, Repaired, RunId, RunResult, RunStarted, Seq, SessionId,
 };
 
+use self::arrived::Arrived;
 use self::effect::Happened;
 use crate::fold::fold;
 use crate::next::{EffectId, Step, next};
@@ -87,8 +90,10 @@ pub struct Driver {
     /// What is added to the clock to get the session's active time.
     clock_offset: i128,
     running: Running<Happened>,
-    /// The tokens that the request in flight has reported so far.
-    reported: Arc<Mutex<Option<Usage>>>,
+    /// An estimate of the tokens of head and messages.
+    request_tokens: u64,
+    /// What has arrived of the reply in flight.
+    arrived: Arc<Mutex<Arrived>>,
     unsynced: VecDeque<Record>,
     /// A sync that runs beside a request, and the last record that it covers.
     syncing: Option<(Seq, BoxFuture<'static, Result<(), JournalProblem>>)>,
@@ -119,9 +124,21 @@ impl Driver {
         let clock_offset = i128::from(state.ledger.tick) - i128::from(ports.clock.now_ms());
         let chain = Digest::of(head.as_bytes());
         let (encoded, running, unsynced) = (Vec::new(), Running::new(), VecDeque::new());
-        let (reported, syncing) = (Arc::default(), None);
-        let mut driver =
-            Self { ports, state, head, encoded, chain, clock_offset, running, reported, unsynced, syncing };
+        let (arrived, syncing) = (Arc::default(), None);
+        let request_tokens = text_tokens(head.len());
+        let mut driver = Self {
+            ports,
+            state,
+            head,
+            encoded,
+            chain,
+            clock_offset,
+            running,
+            request_tokens,
+            arrived,
+            unsynced,
+            syncing,
+        };
         driver.append(Entry::Opened(opened))?;
         for text in repairs {
             driver.append(Entry::Repaired(Repaired { text }))?;
@@ -288,8 +305,8 @@ impl Driver {
         match id {
             EffectId::Send => {
                 let attempt = self.state.ledger.next_attempt();
-                let usage = self.reported.lock().map_or(None, |reported| *reported);
-                let result = AttemptResult::Cancelled { usage };
+                let nothing = AttemptResult::Cancelled { usage: None, text: String::new() };
+                let result = self.arrived.lock().map_or(nothing, |arrived| arrived.cancelled());
                 self.append(Entry::AttemptEnded(Box::new(AttemptEnded { attempt, result, ms: 0, jitter: 0 })))
             }
             EffectId::Run(call) if !self.is_pure(call) => {

@@ -82,7 +82,7 @@ fn open(state: &mut State, opened: &Opened, record: &Record) {
         Stage::Asking { in_flight } => {
             if *in_flight {
                 // What the lost attempt used will never be known.
-                run.usage_known = false;
+                run.usage.estimated = true;
             }
             *in_flight = false;
         }
@@ -124,7 +124,6 @@ fn start_run(state: &mut State, started: &RunStarted, tick: u64) {
         turns: 0,
         tool_calls: 0,
         usage: Default::default(),
-        usage_known: true,
         guards: Vec::new(),
         changes: Vec::new(),
         retry: Retry::default(),
@@ -154,9 +153,12 @@ fn end_attempt(state: &mut State, ended: &AttemptEnded, record: &Record) {
             let moment = Moment { tick: record.tick, at: record.at, deadline, jitter: ended.jitter };
             run.retry.fail(failure, moment);
         }
-        AttemptResult::Cancelled { usage } => {
+        AttemptResult::Cancelled { usage, text } => {
             usage.iter().for_each(|usage| run.usage.add(usage));
-            run.usage_known = false;
+            run.usage.estimated = true;
+            if !text.trim().is_empty() {
+                run.summary = words::cut_off(text);
+            }
         }
     }
 }
@@ -167,7 +169,7 @@ fn take_reply(state: &mut State, reply: &Reply) {
     run.retry.succeed();
     match &reply.usage {
         Some(usage) => run.usage.add(usage),
-        None => run.usage_known = false,
+        None => run.usage.estimated = true,
     }
     let calls = reply.calls().count();
     let text = reply.text();

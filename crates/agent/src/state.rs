@@ -91,8 +91,6 @@ pub struct Run {
     pub tool_calls: u32,
     /// Tokens so far.
     pub usage: Usage,
-    /// Whether every attempt's tokens are known.
-    pub usage_known: bool,
     /// Guards that fired.
     pub guards: Vec<GuardFired>,
     /// File changes, in order.
@@ -127,7 +125,7 @@ impl Run {
 
     /// What it has cost so far in USD, where price and usage are known.
     pub fn cost_usd(&self) -> Option<f64> {
-        self.model.price.filter(|_| self.usage_known).map(|price| price.cost_usd(&self.usage))
+        self.model.price.filter(|_| !self.usage.estimated).map(|price| price.cost_usd(&self.usage))
     }
 
     /// The verdict of the last judgement.

@@ -25,6 +25,11 @@ pub(crate) const WINDOW_FULL: &str =
 /// Why no call of a reply that the provider broke off may run.
 pub(crate) const DECLINED: &str = "Not run: the provider declined to go on with the reply that holds this call.";
 
+/// What a reply had said when it was stopped, marked as such.
+pub(crate) fn cut_off(text: &str) -> String {
+    format!("{} … (stopped here)", text.trim_end())
+}
+
 /// Why no call of a reply with broken arguments may run.
 pub(crate) fn broken(problem: &str) -> String {
     format!(

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hames::model::script::{Script, Scripted};
-use hames::model::{Anthropic, AnthropicConfig, Effort, catalogue};
+use hames::model::{Anthropic, AnthropicConfig, Effort, Proxies, catalogue};
 use hames::protocol::port::Model;
 
 use crate::args::EffortLevel;
@@ -69,6 +69,7 @@ fn anthropic(name: &str, settings: &Settings) -> Result<Arc<dyn Model>, Failure>
         variable(KEY_VARIABLE).ok_or_else(|| Failure::usage("ANTHROPIC_API_KEY is not set. Set it to your key."))?;
     let config = AnthropicConfig {
         base_url: settings.base_url.value.clone(),
+        proxies: Proxies::from_variables(variable),
         effort: settings.effort.value.map(level),
         ..AnthropicConfig::new(name, key)
     };
@@ -84,6 +85,7 @@ async fn of_user(name: &str, provider: &Provider, model: &str, settings: &Settin
         base_url: Some(flag.unwrap_or_else(|| provider.base_url.clone())),
         effort: settings.effort.value.map(level),
         headers: provider.headers.clone(),
+        proxies: Proxies::from_variables(variable),
         entry: provider.models.get(model).copied(),
         ..AnthropicConfig::new(model, key)
     };

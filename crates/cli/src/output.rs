@@ -133,8 +133,9 @@ fn text_result(result: &RunResult) -> String {
     }
     let cost = result.cost_usd.map(|usd| format!(", ${usd:.4}")).unwrap_or_default();
     let sandbox = if result.sandbox == "off" { ", WITHOUT a sandbox" } else { "" };
+    let about = if result.usage.estimated { "about " } else { "" };
     lines.push(format!(
-        "  {} turn{}, {} tokens{cost}, {}{sandbox}, session {}",
+        "  {} turn{}, {about}{} tokens{cost}, {}{sandbox}, session {}",
         result.turns,
         if result.turns == 1 { "" } else { "s" },
         result.usage.total(),

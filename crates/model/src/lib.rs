@@ -6,9 +6,12 @@
 
 mod anthropic;
 pub mod catalogue;
+mod connection;
+mod proxy;
 mod raw_json;
 mod retry_hint;
 pub mod script;
 mod sse;
 
 pub use anthropic::{Anthropic, AnthropicConfig, Effort};
+pub use proxy::Proxies;

@@ -149,6 +149,9 @@ pub enum AttemptResult {
     Cancelled {
         /// The tokens reported until then; more may have been spent.
         usage: Option<Usage>,
+        /// What the model had written for the user until then.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        text: String,
     },
 }
 

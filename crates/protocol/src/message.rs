@@ -162,6 +162,9 @@ pub struct Usage {
     pub cache_read_tokens: u64,
     /// Input tokens written to the provider's cache.
     pub cache_write_tokens: u64,
+    /// Whether some of them are an estimate, or missing: the provider reported none, or not to the end.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub estimated: bool,
 }
 
 impl Usage {
@@ -179,6 +182,7 @@ impl Usage {
         self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
         self.cache_read_tokens = self.cache_read_tokens.saturating_add(other.cache_read_tokens);
         self.cache_write_tokens = self.cache_write_tokens.saturating_add(other.cache_write_tokens);
+        self.estimated |= other.estimated;
     }
 }
 

@@ -112,9 +112,9 @@ pub struct RunResult {
     pub tool_calls: u32,
     /// Guards that fired, in order.
     pub guards: Vec<GuardFired>,
-    /// Tokens of all attempts.
+    /// Tokens of all attempts. `estimated` stands in it only where it is true.
     pub usage: Usage,
-    /// Cost in USD; null when a price or the usage is not known.
+    /// Cost in USD; null when the price is not known or tokens are estimated.
     pub cost_usd: Option<f64>,
     /// Active time, in milliseconds.
     pub duration_ms: u64,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use hames_context::message_tokens;
 use hames_protocol::port::VerifyProblem;
 use hames_protocol::{
     AttemptEnded, AttemptResult, AttemptStarted, Baseline, BoxFuture, Call, CallId, Delta, Digest, EffectClass, Ended,
@@ -53,6 +54,7 @@ impl Driver {
     fn send(&mut self) -> Result<BoxFuture<'static, Happened>, AgentProblem> {
         for message in self.state.branch.view.messages().iter().skip(self.encoded.len()) {
             let encoded = self.ports.model.encode(message);
+            self.request_tokens = self.request_tokens.saturating_add(message_tokens(message));
             self.chain = Digest::of_parts([self.chain.as_str().as_bytes(), encoded.body.as_bytes()]);
             self.encoded.push(encoded);
         }
@@ -63,24 +65,26 @@ impl Driver {
         let request = Request { head: Arc::clone(&self.head), messages: self.encoded.clone(), session, attempt };
         let (model, observer) = (Arc::clone(&self.ports.model), Arc::clone(&self.ports.observer));
         let clock = Arc::clone(&self.ports.clock);
-        self.reported = Arc::default();
-        let reported = Arc::clone(&self.reported);
+        self.arrived = Arc::default();
+        let (arrived, request_tokens) = (Arc::clone(&self.arrived), self.request_tokens);
         Ok(Box::pin(async move {
             let began = clock.now_ms();
-            let on_delta = move |delta| {
+            let on_delta = |delta| {
+                let _ = arrived.lock().map(|mut arrived| arrived.take(&delta));
                 observer.observe(&match delta {
                     Delta::Text(text) => Event::TextDelta(text),
                     Delta::Reasoning(text) => Event::ReasoningDelta(text),
                     Delta::Call { name } => Event::CallDelta { name },
-                    Delta::Usage(usage) => {
-                        let _ = reported.lock().map(|mut reported| *reported = Some(usage));
-                        return;
-                    }
+                    Delta::Usage(_) => return,
                 });
             };
             let result = match model.send(request, &on_delta).await {
                 Ok(reply) => AttemptResult::Reply(reply),
                 Err(failure) => AttemptResult::Failure(failure),
+            };
+            let result = match arrived.lock() {
+                Ok(arrived) => arrived.counted(result, request_tokens),
+                Err(_) => result,
             };
             Happened::Replied(result, clock.now_ms().saturating_sub(began))
         }))

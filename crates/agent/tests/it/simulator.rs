@@ -95,7 +95,7 @@ impl Sim {
                     let was = self.in_flight.len();
                     self.in_flight.retain(|known| *known != id);
                     if id == EffectId::Send && self.in_flight.len() < was {
-                        self.end_attempt(AttemptResult::Cancelled { usage: None });
+                        self.end_attempt(AttemptResult::Cancelled { usage: None, text: String::new() });
                     }
                 }
                 Step::WakeAt(at) => wake = Some(wake.map_or(at, |known: u64| known.min(at))),

@@ -3,9 +3,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may stop at what it did not expect")]
 
 mod config;
+mod cost_loops;
 mod crash;
 mod doctor;
 mod example;
+mod network;
 mod oracle;
 mod outlet;
 mod place;

@@ -10,11 +10,43 @@ use tokio::sync::oneshot;
 
 use crate::place::{Place, Ran};
 
-/// A served script; it ends with this value.
-pub(crate) struct Provider {
-    server: Arc<ScriptServer>,
+/// Something that goes on in a thread of its own, beside the binary, until this is dropped.
+pub(crate) struct Beside {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
+}
+
+impl Beside {
+    /// Waits for what begins it, in a runtime that then goes on.
+    pub(crate) fn begin<F: Future<Output: Send + 'static>>(
+        start: impl FnOnce() -> F + Send + 'static,
+    ) -> (F::Output, Self) {
+        let (stop, stopped) = oneshot::channel::<()>();
+        let (sender, begun) = mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                sender.send(start().await).unwrap();
+                let _ = stopped.await;
+            });
+        });
+        (begun.recv().unwrap(), Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+/// A served script.
+pub(crate) struct Provider {
+    server: Arc<ScriptServer>,
+    _beside: Beside,
 }
 
 impl Provider {
@@ -23,17 +55,10 @@ impl Provider {
     }
 
     pub(crate) fn serving(script: Script) -> Self {
-        let (stop, stopped) = oneshot::channel::<()>();
-        let (bound, server) = mpsc::channel();
-        let thread = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(async {
-                let server = ScriptServer::bind(script, "127.0.0.1:0".parse().unwrap()).await.unwrap();
-                bound.send(Arc::new(server)).unwrap();
-                let _ = stopped.await;
-            });
+        let (server, beside) = Beside::begin(|| async {
+            Arc::new(ScriptServer::bind(script, "127.0.0.1:0".parse().unwrap()).await.unwrap())
         });
-        Self { server: server.recv().unwrap(), stop: Some(stop), thread: Some(thread) }
+        Self { server, _beside: beside }
     }
 
     /// The binary, pointed at this provider.
@@ -64,14 +89,5 @@ impl Deref for Provider {
 
     fn deref(&self) -> &ScriptServer {
         &self.server
-    }
-}
-
-impl Drop for Provider {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            thread.join().unwrap();
-        }
     }
 }

@@ -1,6 +1,5 @@
 //! The HTTP client: one request per `send`, classified, never repeated.
 
-use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,20 +9,19 @@ use hames_protocol::{
     BoxFuture, Delta, Dialect, Encoded, FailureKind, Head, Message, ModelFailure, ModelInfo, Reply, Request,
 };
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
-use reqwest::{Client, Response, Url, redirect};
+use reqwest::{Response, Url};
 
 use super::assemble::Assembler;
 use super::effort::Effort;
 use super::encode;
 use super::failure::{failure, from_answer};
 use crate::catalogue;
+use crate::connection::{Connection, causes};
+use crate::proxy::Proxies;
 use crate::sse::Decoder;
 
 /// Where requests go without a base URL.
 const DEFAULT_BASE_URL: &str = "https://api.anthropic.com";
-
-/// How long a connection may take to come up.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// How long the provider may be silent; it sends pings far more often.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(180);
@@ -61,6 +59,8 @@ pub struct AnthropicConfig {
     pub effort: Option<Effort>,
     /// More headers of each request, name and value; the values are never shown.
     pub headers: Vec<(String, String)>,
+    /// The proxies to go through; none by default. A provider on this machine is reached directly.
+    pub proxies: Proxies,
     /// Sizes and price of the model; none to look them up in the [`catalogue`].
     pub entry: Option<catalogue::Entry>,
 }
@@ -76,6 +76,7 @@ impl AnthropicConfig {
             idle_timeout: IDLE_TIMEOUT,
             effort: None,
             headers: Vec::new(),
+            proxies: Proxies::default(),
             entry: None,
         }
     }
@@ -94,10 +95,9 @@ impl fmt::Debug for AnthropicConfig {
 /// A client of the Anthropic Messages API.
 pub struct Anthropic {
     info: ModelInfo,
-    http: Client,
+    connection: Connection,
     url: Url,
-    host: String,
-    /// What no text may show: the key, and the values of the user's own headers.
+    /// What no text may show: the key, the values of the user's own headers, a proxy's password.
     secrets: Vec<String>,
     idle_timeout: Duration,
     effort: Option<Effort>,
@@ -112,11 +112,8 @@ impl Anthropic {
         let key = checked_key(&config.key)?;
         let base = config.base_url.as_deref().map(str::trim).filter(|base| !base.is_empty());
         let url = endpoint(base.unwrap_or(DEFAULT_BASE_URL))?;
-        let host = url.host_str().unwrap_or_default();
-        let host = url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
-        let http = http_client(&url, key, own_headers(&config.headers)?).map_err(|problem| {
-            failure(FailureKind::Setup, format!("The HTTP client cannot start: {}.", causes(&problem)))
-        })?;
+        let headers = request_headers(key, own_headers(&config.headers)?);
+        let connection = Connection::to(&url, headers, &config.proxies)?;
         let entry = config.entry.unwrap_or_else(|| catalogue::find(&config.model));
         let info = ModelInfo {
             provider: config.provider,
@@ -127,9 +124,9 @@ impl Anthropic {
             price: entry.price,
         };
         let values = config.headers.into_iter().map(|(_, value)| value);
-        let secrets = std::iter::once(config.key).chain(values).filter(|secret| secret.len() >= SHORTEST_SECRET);
-        let secrets = secrets.collect();
-        Ok(Self { info, http, url, host, secrets, idle_timeout: config.idle_timeout, effort: config.effort })
+        let secrets = std::iter::once(config.key).chain(values).chain(connection.secrets());
+        let secrets = secrets.filter(|secret| secret.len() >= SHORTEST_SECRET).collect();
+        Ok(Self { info, connection, url, secrets, idle_timeout: config.idle_timeout, effort: config.effort })
     }
 
     async fn attempt(&self, request: Request, on_delta: &(dyn Fn(Delta) + Send + Sync)) -> Result<Reply, ModelFailure> {
@@ -143,19 +140,11 @@ impl Anthropic {
     async fn post(&self, request: &Request) -> Result<Response, ModelFailure> {
         // The same for every repetition below this client, so that a gateway can tell a repetition from a new attempt.
         let attempt = format!("{}/{}", request.session, request.attempt);
-        let sent =
-            self.http.post(self.url.clone()).header("idempotency-key", attempt).body(encode::join(request)).send();
+        let client = self.connection.client().await?;
+        let sent = client.post(self.url.clone()).header("idempotency-key", attempt).body(encode::join(request)).send();
         match tokio::time::timeout(self.idle_timeout, sent).await {
             Ok(Ok(response)) => Ok(response),
-            Ok(Err(problem)) if problem.is_builder() => {
-                let text = format!("The request to {} cannot be made: {}.", self.host, causes(&problem.without_url()));
-                Err(failure(FailureKind::Setup, text))
-            }
-            Ok(Err(problem)) => {
-                let what = if problem.is_connect() { "Cannot connect to" } else { "Lost the connection to" };
-                let text = format!("{what} {}: {}.", self.host, causes(&problem.without_url()));
-                Err(failure(FailureKind::Transient, text))
-            }
+            Ok(Err(problem)) => Err(self.connection.failed(problem)),
             Err(_) => Err(self.silent()),
         }
     }
@@ -175,19 +164,22 @@ impl Anthropic {
                 Ok(Ok(None)) => break,
                 Ok(Err(problem)) => {
                     let cause = causes(&problem.without_url());
-                    let text = format!("The stream from {} was cut off before its end event: {cause}.", self.host);
+                    let text =
+                        format!("The stream from {} was cut off before its end event: {cause}.", self.connection.host);
                     return Err(assembler.with_usage(failure(FailureKind::Transient, text)));
                 }
                 Err(_) => return Err(assembler.with_usage(self.silent())),
             };
             received += chunk.len();
             if received > MAX_REPLY_BYTES {
-                let text =
-                    format!("The stream from {} has more than {MAX_REPLY_BYTES} bytes. It was given up.", self.host);
+                let text = format!(
+                    "The stream from {} has more than {MAX_REPLY_BYTES} bytes. It was given up.",
+                    self.connection.host
+                );
                 return Err(assembler.with_usage(failure(FailureKind::Rejected, text)));
             }
             decoder.feed(&chunk, &mut events).map_err(|problem| {
-                let text = format!("The stream from {} cannot be read: {problem}.", self.host);
+                let text = format!("The stream from {} cannot be read: {problem}.", self.connection.host);
                 assembler.with_usage(failure(FailureKind::Transient, text))
             })?;
             for mut event in events.drain(..) {
@@ -209,6 +201,9 @@ impl Anthropic {
     /// The failure behind an answer that is no event stream.
     async fn refused(&self, mut response: Response) -> ModelFailure {
         let (status, headers) = (response.status(), response.headers().clone());
+        if let (407, Some(failure)) = (status.as_u16(), self.connection.refused_by_proxy()) {
+            return failure;
+        }
         let mut bytes = Vec::new();
         while bytes.len() < MAX_ERROR_BYTES {
             match tokio::time::timeout(self.idle_timeout, response.chunk()).await {
@@ -217,17 +212,20 @@ impl Anthropic {
             }
         }
         let body = self.redacted(&String::from_utf8_lossy(&bytes));
-        from_answer(&self.host, status, &headers, &body)
+        from_answer(&self.connection.host, status, &headers, &body)
     }
 
-    /// Text without the key and without the values of the user's own headers.
+    /// Text without what no text may show.
     fn redacted(&self, text: &str) -> String {
         self.secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret, REDACTED))
     }
 
     fn silent(&self) -> ModelFailure {
-        let text =
-            format!("{} was silent for {} ms. The attempt was given up.", self.host, self.idle_timeout.as_millis());
+        let text = format!(
+            "{} was silent for {} ms. The attempt was given up.",
+            self.connection.host,
+            self.idle_timeout.as_millis()
+        );
         failure(FailureKind::Transient, text)
     }
 }
@@ -259,9 +257,7 @@ impl Model for Anthropic {
     }
 }
 
-fn http_client(url: &Url, key: HeaderValue, own: HeaderMap) -> reqwest::Result<Client> {
-    // An error says that another part of the process has installed a provider already, which serves as well.
-    let _ = rustls::crypto::ring::default_provider().install_default();
+fn request_headers(key: HeaderValue, own: HeaderMap) -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert("x-api-key", key);
     headers.insert("anthropic-version", HeaderValue::from_static("2023-06-01"));
@@ -269,19 +265,7 @@ fn http_client(url: &Url, key: HeaderValue, own: HeaderMap) -> reqwest::Result<C
     headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
     headers.insert(USER_AGENT, HeaderValue::from_static(concat!("hames/", env!("CARGO_PKG_VERSION"))));
     headers.extend(own);
-    let mut builder = Client::builder()
-        .default_headers(headers)
-        .connect_timeout(CONNECT_TIMEOUT)
-        // A redirect would carry the key to a host that nobody named.
-        .redirect(redirect::Policy::none());
-    if url.scheme() == "http" {
-        // Reading the system's certificates takes time and fails where there are none; plain HTTP needs none.
-        builder = builder.tls_certs_only([]);
-    }
-    if is_loopback(url) {
-        builder = builder.no_proxy();
-    }
-    builder.build()
+    headers
 }
 
 /// The user's own headers, which no log shows.
@@ -297,11 +281,6 @@ fn own_headers(headers: &[(String, String)]) -> Result<HeaderMap, ModelFailure> 
         own.insert(name, value);
     }
     Ok(own)
-}
-
-fn is_loopback(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
-    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// The key as a header that no log shows.
@@ -350,19 +329,4 @@ fn is_event_stream(headers: &HeaderMap) -> bool {
     headers.get(CONTENT_TYPE).is_none_or(|value| {
         value.to_str().is_ok_and(|value| value.trim_start().to_ascii_lowercase().starts_with("text/event-stream"))
     })
-}
-
-/// An error with everything beneath it, on one line.
-fn causes(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let cause = error.to_string();
-        if !text.contains(&cause) {
-            text.push_str(": ");
-            text.push_str(&cause);
-        }
-        source = error.source();
-    }
-    text.trim_end_matches('.').to_owned()
 }

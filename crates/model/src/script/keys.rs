@@ -107,6 +107,7 @@ impl TryFrom<ReplyKeys> for ScriptedReply {
                     output_tokens: usage.output,
                     cache_read_tokens: usage.cache_read,
                     cache_write_tokens: usage.cache_write,
+                    estimated: false,
                 })
             }),
             pace: Pace { delay_ms: keys.delay_ms, delta_delay_ms: keys.delta_delay_ms },

@@ -102,8 +102,13 @@ async fn reasoning_is_echoed_as_received_in_its_place() {
 async fn tokens_are_the_last_that_were_reported() {
     let again = r#"{"type":"message_delta","delta":{},"usage":{"input_tokens":25,"cache_read_input_tokens":100,"output_tokens":15}}"#;
     let half = r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":7}}"#;
-    let usage =
-        |output_tokens| Usage { input_tokens: 25, output_tokens, cache_read_tokens: 100, cache_write_tokens: 3 };
+    let usage = |output_tokens| Usage {
+        input_tokens: 25,
+        output_tokens,
+        cache_read_tokens: 100,
+        cache_write_tokens: 3,
+        estimated: false,
+    };
     let whole = reply(Answer::stream(sse(&[START, half, again, STOP]))).await;
     assert_eq!(whole.usage, Some(usage(15)));
     for (events, spent) in [(vec![START], 1), (vec![START, half], 7)] {

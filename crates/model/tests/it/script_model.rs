@@ -96,7 +96,8 @@ async fn a_reply_is_what_the_script_says() {
     let reply = reply.unwrap();
     assert_eq!(reply.text(), "Looking at 北京 naïve 😀.");
     assert_eq!(reply.stop, StopReason::ToolUse);
-    let usage = Usage { input_tokens: 12, output_tokens: 34, cache_read_tokens: 56, cache_write_tokens: 78 };
+    let usage =
+        Usage { input_tokens: 12, output_tokens: 34, cache_read_tokens: 56, cache_write_tokens: 78, estimated: false };
     assert_eq!(reply.usage, Some(usage));
     let calls: Vec<_> = reply.calls().map(|call| (call.name.as_str(), call.provider_id.as_deref().unwrap())).collect();
     assert_eq!(calls, [("bash", "toolu_script_0001_03"), ("read_file", "toolu_own")]);

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-async fn serve(yaml: &str) -> ScriptServer {
+pub(crate) async fn serve(yaml: &str) -> ScriptServer {
     let script = Script::from_yaml("demo.yaml", yaml).unwrap();
     ScriptServer::bind(script, "127.0.0.1:0".parse().unwrap()).await.unwrap()
 }
@@ -229,7 +229,7 @@ async fn a_cut_sends_what_comes_before_it_and_no_end() {
 }
 
 /// Waits for what another task is about to do; fails after ten seconds.
-async fn eventually(what: impl Fn() -> bool) {
+pub(crate) async fn eventually(what: impl Fn() -> bool) {
     for _ in 0..1000 {
         if what() {
             return;
