@@ -9,9 +9,8 @@ use hames_protocol::port::{
 use hames_protocol::{Baseline, BoxFuture, CheckEvidence, Judgement, UntouchedCounts, Verdict};
 
 use crate::command::{self, Runner};
-use crate::control::{self, Content, Control};
 use crate::finding::{self, Before, Shown};
-use crate::report::{self, Report};
+use crate::report::{self, Report, junit};
 use crate::untouched::{self, Untouched};
 use crate::view::{self, Judged};
 use crate::{baseline, blocking, missing, output};
@@ -26,9 +25,10 @@ const PROBE_TIMEOUT_MS: u64 = 30_000;
 const CAPTURE_BYTES: usize = 1 << 20;
 
 /// Caches from before are not trusted: a compiled test would run instead of its source. So those of Python are kept
-/// in the command's own fresh /tmp, wherever the sandbox has that.
+/// in the command's own fresh /tmp, wherever the sandbox has that. Go tells of single tests only when asked to.
 const FRESH_CACHES: &str = "export PYTHONPYCACHEPREFIX=\"${TMPDIR:-/tmp}/hames-pycache\" \
-                            PYTEST_ADDOPTS=\"-o 'cache_dir=${TMPDIR:-/tmp}/hames-pytest'\"; ";
+                            PYTEST_ADDOPTS=\"-o 'cache_dir=${TMPDIR:-/tmp}/hames-pytest'\" \
+                            GOCACHE=\"${TMPDIR:-/tmp}/hames-go\" GOFLAGS=\"${GOFLAGS:+$GOFLAGS }-v\"; ";
 
 /// The same for the build products of tests in Rust. Only for commands that show no interest in them.
 const FRESH_TARGET: &str = "export CARGO_TARGET_DIR=\"${TMPDIR:-/tmp}/hames-target\"; ";
@@ -46,17 +46,17 @@ pub struct ChecksConfig {
 
 /// Runs the configured checks in the sandbox and judges what they show.
 pub struct Checks {
-    config: ChecksConfig,
-    workspace: Arc<dyn Workspace>,
+    pub(crate) config: ChecksConfig,
+    pub(crate) workspace: Arc<dyn Workspace>,
     sandbox: Arc<dyn Sandbox>,
-    blobs: Arc<dyn Blobs>,
+    pub(crate) blobs: Arc<dyn Blobs>,
 }
 
 /// One run of a check.
-struct Ran {
-    exit: Exit,
-    report: Option<Report>,
-    output: String,
+pub(crate) struct Ran {
+    pub(crate) exit: Exit,
+    pub(crate) report: Option<Report>,
+    pub(crate) output: String,
 }
 
 impl Checks {
@@ -129,8 +129,8 @@ impl Checks {
                 (None, Untouched::Absent(why)) => Before::NotCounted(why.clone()),
             };
             let mut one = self.weigh(command, &ran, before);
-            if let (Verdict::Pass, Some(report)) = (one.verdict, ran.report) {
-                self.control(&mut one, kept, report.runner).await?;
+            if let (Verdict::Pass, Some(report)) = (one.verdict, &ran.report) {
+                self.control(&mut one, kept, report).await?;
             }
             evidence.push(one);
             set_aside.extend(judged.set_aside);
@@ -150,72 +150,12 @@ impl Checks {
         Ok(Judgement { verdict: finding::overall(&evidence), evidence, set_aside: Vec::new() })
     }
 
-    /// Runs a passing check of tests once more with tests that must fail, and withdraws the pass when the code under
-    /// test is what keeps them from failing.
-    async fn control(
-        &self,
-        evidence: &mut CheckEvidence,
-        kept: &Baseline,
-        runner: Runner,
-    ) -> Result<(), VerifyProblem> {
-        let command = evidence.command.clone();
-        let added = self.prepare_control(kept, runner, Content::Added).await?;
-        if added.files.is_empty() {
-            return Ok(());
-        }
-        let controlled = added.files.len();
-        let mut view = self.compare(kept).await?.view;
-        view.originals.extend(added.files);
-        let ran = self.run(&command, view, Tmp::Fresh).await?;
-        let heard = control::heard(ran.exit, ran.report, runner);
-        if heard >= control::all(runner, controlled) {
-            return Ok(());
-        }
-        // Some may be missed for a good reason. Then they are missed as well where nothing can silence them.
-        let alone = self.prepare_control(kept, runner, Content::Alone).await?;
-        let is_silenced =
-            |ran: &Ran| control::heard_alone(ran.exit, ran.report, &ran.output, &alone.mark, runner) > heard;
-        let judged = self.compare(kept).await?;
-        let mut view = judged.view;
-        view.originals.extend(alone.files.clone());
-        view.left_out.extend(judged.new_tests.into_iter().filter(|path| control::carries(runner, path)));
-        let silencer = if is_silenced(&self.run(&command, view, Tmp::Fresh).await?) {
-            Some("The code under test keeps the tests from running or from failing.")
-        } else if let Untouched::At(tree) = self.untouched().await? {
-            let view = View { stand_in: Some(tree), originals: alone.files.clone(), ..View::default() };
-            let ran = self.run(&command, view, Tmp::Fresh).await?;
-            is_silenced(&ran).then_some("On the untouched copy they fail: what runs the tests was changed.")
-        } else {
-            None
-        };
-        if let Some(why) = silencer {
-            evidence.verdict = Verdict::Unverifiable;
-            let name = runner.name();
-            evidence.reason = format!("{name} reported success even with tests added that must fail. {why}");
-        }
-        Ok(())
-    }
-
-    async fn prepare_control(
-        &self,
-        kept: &Baseline,
-        runner: Runner,
-        content: Content,
-    ) -> Result<Control, VerifyProblem> {
-        let (blobs, kept, folder) = (Arc::clone(&self.blobs), kept.clone(), self.config.copy.clone());
-        blocking::run(move |_| {
-            control::prepare(&*blobs, &kept, runner, content, &folder)
-                .map_err(|error| VerifyProblem::System(format!("The control cannot be prepared: {error}.")))
-        })
-        .await
-    }
-
-    async fn untouched(&self) -> Result<Untouched, VerifyProblem> {
+    pub(crate) async fn untouched(&self) -> Result<Untouched, VerifyProblem> {
         let folder = self.config.copy.clone();
         blocking::run(move |_| Ok(untouched::find(&folder))).await
     }
 
-    async fn compare(&self, kept: &Baseline) -> Result<Judged, VerifyProblem> {
+    pub(crate) async fn compare(&self, kept: &Baseline) -> Result<Judged, VerifyProblem> {
         let (workspace, blobs) = (Arc::clone(&self.workspace), Arc::clone(&self.blobs));
         let (kept, folder) = (kept.clone(), self.config.copy.clone());
         blocking::run(move |stop| view::compare(&*workspace, &*blobs, &kept, &folder, stop)).await
@@ -227,26 +167,40 @@ impl Checks {
             named: &command::runners(command),
             exit: ran.exit,
             timeout_ms: self.config.timeout_ms,
-            report: ran.report,
+            report: ran.report.clone(),
             before,
             output: ran.output.clone(),
         })
     }
 
-    async fn run(&self, command: &str, view: View, tmp: Tmp) -> Result<Ran, VerifyProblem> {
+    /// Runs a check and reads what it reports.
+    pub(crate) async fn run(&self, command: &str, view: View, tmp: Tmp) -> Result<Ran, VerifyProblem> {
         let runners = command::runners(command);
+        let prints_xml = junit::may_write(command);
+        let line = if prints_xml { junit::printing(command) } else { command.to_owned() };
         let line = match tmp {
-            Tmp::Session => command.to_owned(),
-            Tmp::Fresh if builds_tests(command, &runners) => format!("{FRESH_CACHES}{FRESH_TARGET}{command}"),
-            Tmp::Fresh => format!("{FRESH_CACHES}{command}"),
+            Tmp::Session => line,
+            Tmp::Fresh if builds_tests(command, &runners) => format!("{FRESH_CACHES}{FRESH_TARGET}{line}"),
+            Tmp::Fresh => format!("{FRESH_CACHES}{line}"),
         };
-        let finished = self.start(line, view, tmp, self.config.timeout_ms).await?;
-        let output = output::text(&finished.capture);
-        let report = report::read(&output, &runners);
+        let capture = if prints_xml { junit::CAPTURE_BYTES } else { CAPTURE_BYTES };
+        let finished = self.start(line, view, tmp, self.config.timeout_ms, capture).await?;
+        let all = output::text(&finished.capture);
+        let (output, files) = if prints_xml { junit::split(command, &all) } else { (all.as_str(), Vec::new()) };
+        let report = report::read(output, &runners).or_else(|| junit::read(&files));
+        let is_go = report.as_ref().is_some_and(|report| report.runner == Runner::Go) && !command.contains("-v");
+        let output = if is_go { without_chatter(output) } else { output.to_owned() };
         Ok(Ran { exit: finished.exit, report, output })
     }
 
-    async fn start(&self, line: String, view: View, tmp: Tmp, timeout_ms: u64) -> Result<Finished, VerifyProblem> {
+    async fn start(
+        &self,
+        line: String,
+        view: View,
+        tmp: Tmp,
+        timeout_ms: u64,
+        capture_bytes: usize,
+    ) -> Result<Finished, VerifyProblem> {
         let spec = CommandSpec {
             program: Program::Shell(line),
             cwd: PathBuf::from("."),
@@ -255,7 +209,7 @@ impl Checks {
             tmp,
             view,
             keep_output: None,
-            capture_bytes: CAPTURE_BYTES,
+            capture_bytes,
         };
         self.sandbox.run(spec, &|_| {}).await.map_err(|problem| VerifyProblem::System(problem.0))
     }
@@ -267,13 +221,18 @@ impl Checks {
             return Ok(());
         }
         for question in missing::questions(command, code, self.workspace.root()) {
-            let answer = self.start(question.probe, view.clone(), tmp, PROBE_TIMEOUT_MS).await?;
+            let answer = self.start(question.probe, view.clone(), tmp, PROBE_TIMEOUT_MS, CAPTURE_BYTES).await?;
             if answer.exit == Exit::Code(missing::ABSENT) {
                 return Err(VerifyProblem::MissingProgram { command: command.to_owned(), why: question.missing });
             }
         }
         Ok(())
     }
+}
+
+/// What Go says of each test that passes goes into the count, not into the evidence.
+fn without_chatter(output: &str) -> String {
+    output.lines().filter(|line| !report::go::is_chatter(line)).flat_map(|line| [line, "\n"]).collect()
 }
 
 /// Whether cargo builds tests that the command line does not look for afterwards.

@@ -14,6 +14,31 @@ pub(crate) enum Runner {
     CargoTest,
     /// cargo-nextest.
     Nextest,
+    /// `go test`.
+    Go,
+    /// Node's own (`node --test`).
+    Node,
+    /// Jest.
+    Jest,
+    /// Vitest.
+    Vitest,
+    /// Whichever wrote a report in JUnit's XML while the check ran.
+    JunitXml,
+}
+
+/// The language in which a runner's tests are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Language {
+    Python,
+    Rust,
+    Go,
+    /// And TypeScript.
+    JavaScript,
+}
+
+impl Language {
+    /// All of them.
+    pub(crate) const ALL: [Self; 4] = [Self::Python, Self::Rust, Self::Go, Self::JavaScript];
 }
 
 impl Runner {
@@ -24,6 +49,22 @@ impl Runner {
             Self::Pytest => "pytest",
             Self::CargoTest => "cargo test",
             Self::Nextest => "cargo nextest",
+            Self::Go => "go test",
+            Self::Node => "node --test",
+            Self::Jest => "jest",
+            Self::Vitest => "vitest",
+            Self::JunitXml => "JUnit XML",
+        }
+    }
+
+    /// The language of its tests; none when any runner may have spoken.
+    pub(crate) fn language(self) -> Option<Language> {
+        match self {
+            Self::Unittest | Self::Pytest => Some(Language::Python),
+            Self::CargoTest | Self::Nextest => Some(Language::Rust),
+            Self::Go => Some(Language::Go),
+            Self::Node | Self::Jest | Self::Vitest => Some(Language::JavaScript),
+            Self::JunitXml => None,
         }
     }
 }
@@ -83,18 +124,59 @@ pub(crate) fn runners(command: &str) -> Vec<Runner> {
         .filter(|word| !word.is_empty())
         .collect();
     let mut found = Vec::new();
-    let mut after_cargo = false;
+    let mut before = "";
     for word in words {
-        match file_name(word) {
-            "unittest" => found.push(Runner::Unittest),
-            "pytest" | "py.test" => found.push(Runner::Pytest),
-            "nextest" if after_cargo => found.push(Runner::Nextest),
-            "test" | "t" if after_cargo => found.push(Runner::CargoTest),
+        let name = file_name(word);
+        match (before, name) {
+            // The last part of a script's path (`node node_modules/jest/bin/jest.js`), or `npx jest@29`.
+            (_, "unittest") => found.push(Runner::Unittest),
+            (_, "pytest" | "py.test") => found.push(Runner::Pytest),
+            ("cargo", "nextest") => found.push(Runner::Nextest),
+            ("cargo", "test" | "t") => found.push(Runner::CargoTest),
+            ("go", "test") => found.push(Runner::Go),
+            ("node", "--test") => found.push(Runner::Node),
+            (_, "jest" | "jest.js") => found.push(Runner::Jest),
+            (_, "vitest" | "vitest.mjs") => found.push(Runner::Vitest),
+            (_, name) if name.starts_with("jest@") => found.push(Runner::Jest),
+            (_, name) if name.starts_with("vitest@") => found.push(Runner::Vitest),
             _ => {}
         }
-        after_cargo = file_name(word) == "cargo" || (after_cargo && word.starts_with(['+', '-']));
+        // Only options may stand between a program and its subcommand.
+        before = match name {
+            "cargo" | "go" | "node" => name,
+            _ if word.starts_with(['+', '-']) => before,
+            _ => "",
+        };
     }
     found
+}
+
+/// The command line with cargo told to go on after a failure, so that each of its binaries is heard. What is written
+/// otherwise than `cargo … test` or `cargo … nextest run` stays as it is.
+pub(crate) fn without_fail_fast(command: &str) -> String {
+    if command.contains("fail-fast") {
+        return command.to_owned();
+    }
+    let mut written = String::with_capacity(command.len());
+    let mut before = "";
+    for word in command.split_inclusive(char::is_whitespace) {
+        let name = file_name(word.trim());
+        let (ends, next) = match (before, name) {
+            ("cargo", "test" | "t") | ("nextest", "run" | "r") => (true, ""),
+            ("cargo", "nextest") => (false, "nextest"),
+            (_, "cargo") => (false, "cargo"),
+            (_, option) if option.starts_with(['+', '-']) => (false, before),
+            _ => (false, ""),
+        };
+        written.push_str(word);
+        if ends {
+            written.truncate(written.trim_end().len());
+            written.push_str(" --no-fail-fast");
+            written.push_str(&word[word.trim_end().len()..]);
+        }
+        before = next;
+    }
+    written
 }
 
 /// The programs that the command line starts, as far as they are written plainly.
@@ -175,7 +257,7 @@ mod tests {
         assert_eq!(of("cargo test --manifest-path a/Cargo.toml"), "");
     }
 
-    use Runner::{CargoTest, Nextest, Pytest, Unittest};
+    use Runner::{CargoTest, Go, Jest, Nextest, Node, Pytest, Unittest, Vitest};
 
     #[test]
     fn runners_are_recognised_by_the_command_line() {
@@ -186,11 +268,33 @@ mod tests {
             ("python -m unittest a && python -m unittest b", vec![Unittest, Unittest]),
             ("cargo +stable test --workspace", vec![CargoTest]),
             ("cargo --locked nextest run; cargo test --doc", vec![Nextest, CargoTest]),
+            ("go vet ./... && go test -race ./pkg", vec![Go]),
+            ("node --test test/", vec![Node]),
+            ("node --enable-source-maps --test", vec![Node]),
+            ("npx --no-install jest --ci", vec![Jest]),
+            ("node_modules/.bin/vitest run && npx jest@29", vec![Vitest, Jest]),
+            ("node --experimental-vm-modules node_modules/jest/bin/jest.js", vec![Jest]),
+            ("npm test && go build ./test && node build.js --test", vec![]),
+            ("eslint jest.config.js src/vitest.setup.ts", vec![]),
             ("cargo clippy --tests", vec![]),
             ("test -f a && make test", vec![]),
             ("ruff check tests/test_pytest.py", vec![]),
         ] {
             assert_eq!(runners(command), expected, "{command}");
+        }
+    }
+
+    #[test]
+    fn cargo_is_told_to_go_on_after_a_failure() {
+        for (command, expected) in [
+            ("cargo test", "cargo test --no-fail-fast"),
+            ("cargo +stable test -p a -- b && x", "cargo +stable test --no-fail-fast -p a -- b && x"),
+            ("cargo --locked nextest run -p a", "cargo --locked nextest run --no-fail-fast -p a"),
+            ("cargo test --no-fail-fast", "cargo test --no-fail-fast"),
+            ("cargo build; test -f a", "cargo build; test -f a"),
+            ("make test", "make test"),
+        ] {
+            assert_eq!(without_fail_fast(command), expected);
         }
     }
 

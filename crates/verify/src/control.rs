@@ -1,25 +1,38 @@
-//! The control: the same check once more, with tests that must fail added to the protected test files.
+//! The control: the same check once more, with tests that must fail added to the test files.
 //!
 //! A report is text, and code under test can print any text and end its process with 0, turn a failing assertion into
 //! nothing, or skip what it is imported by. None of that needs to be recognised: whoever runs the tests and means it
 //! must fail now, as often as there are such tests. A check in which some are missed may have a good reason: it chooses
-//! its tests by name. So it runs a third time, with the failing tests alone, where no code under test is imported. If
-//! more of them are heard then, the code under test is what silenced them; if they are heard only on the untouched
-//! copy, what runs the tests was changed.
+//! its tests. So it runs a third time, with the failing tests alone, where no code under test is imported. If more of
+//! them are heard then, the code under test is what silenced them; if they are heard only on the untouched copy, what
+//! runs the tests was changed. A check that chooses its tests by name hears none at all: there every test is made to
+//! fail at its own end.
 
-use std::collections::BTreeMap;
+mod course;
+mod go;
+mod javascript;
+mod python;
+mod rust;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use hames_protocol::port::{Blobs, Exit};
+use hames_protocol::port::{Blobs, Exit, Workspace};
 use hames_protocol::{Baseline, Digest};
 
-use crate::command::Runner;
+use crate::command::{Language, Runner};
 use crate::report::Report;
 use crate::view::write_aside;
 
 /// The most test files that get a control; each is one more bind in the sandbox.
 const MAX_FILES: usize = 500;
+
+/// The largest file that gets one, in bytes.
+const MAX_BYTES: u64 = 4 << 20;
+
+/// Folders whose tests are not the workspace's own.
+const FOREIGN: [&str; 6] = ["node_modules", "site-packages", ".venv", "venv", "vendor", "target"];
 
 /// What stands in a controlled test file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,142 +41,184 @@ pub(crate) enum Content {
     Added,
     /// Those that must fail, and nothing that imports code under test.
     Alone,
+    /// Its own tests, each failing at its end.
+    Ends,
 }
 
-/// The controlled test files, for binding over the originals.
+/// The test files of the judged workspace, by where their text is.
+#[derive(Clone, Copy)]
+pub(crate) struct Tests<'a> {
+    pub(crate) workspace: &'a dyn Workspace,
+    pub(crate) blobs: &'a dyn Blobs,
+    /// Holds the originals of those that were there before.
+    pub(crate) baseline: &'a Baseline,
+    /// Those that were not.
+    pub(crate) new: &'a [String],
+    /// Sources that may hold tests, or that are compiled along with them.
+    pub(crate) sources: &'a [String],
+    pub(crate) languages: &'a [Language],
+}
+
+/// The controlled test files, for binding over what is there.
 #[derive(Debug, Default)]
 pub(crate) struct Control {
-    /// Paths relative to the root, and the host path of the bytes; empty when no protected test file can carry a
-    /// control.
+    /// Paths relative to the root, and the host path of the bytes; empty when no test file can carry a control.
     pub(crate) files: BTreeMap<String, PathBuf>,
+    /// What the run must not see besides.
+    pub(crate) left_out: Vec<String>,
     /// Part of the names of the failing tests.
-    pub(crate) mark: String,
+    mark: String,
 }
 
 /// Writes the controlled test files into `folder`.
 ///
 /// # Errors
 /// When an original is missing or `folder` cannot be written.
-pub(crate) fn prepare(
-    blobs: &dyn Blobs,
-    baseline: &Baseline,
-    runner: Runner,
-    content: Content,
-    folder: &Path,
-) -> io::Result<Control> {
+pub(crate) fn prepare(tests: &Tests<'_>, content: Content, folder: &Path) -> io::Result<Control> {
     // A name that code under test cannot know beforehand: the folder is the session's own and hidden from it.
     let digest = Digest::of_parts([folder.as_os_str().as_encoded_bytes(), format!("{content:?}").as_bytes()]);
-    let mut control = Control { files: BTreeMap::new(), mark: digest.short().to_owned() };
-    for (path, original) in baseline.originals.iter().filter(|(path, _)| carries(runner, path)) {
-        let source = blobs.get(&original.blob)?;
-        if chooses_its_tests(runner, &source) {
-            continue;
+    let mut control = Control { mark: digest.short().to_owned(), ..Control::default() };
+    let mut bind = |path: &str, source: &[u8], mode: u32| -> io::Result<()> {
+        let Some(language) = tests.languages.iter().find(|one| holds(**one, path)) else {
+            return Ok(());
+        };
+        let text = String::from_utf8_lossy(source);
+        let written = match language {
+            Language::Python => python::write(&text, content, &control.mark),
+            Language::Rust => rust::write(path, &text, content, &control.mark),
+            Language::Go => go::write(path, &text, content, &control.mark),
+            Language::JavaScript => javascript::write(&text, content, &control.mark),
+        };
+        if let Some(written) = written.filter(|_| control.files.len() < MAX_FILES) {
+            let name = format!("{}-{}", Digest::of(path.as_bytes()), control.mark);
+            let bound = write_aside(&folder.join("control"), &name, written.as_bytes(), mode & 0o777)?;
+            control.files.insert(path.to_owned(), bound);
         }
-        let bytes = write(runner, &source, content, &control.mark);
-        let name = format!("{}-{}", Digest::of(path.as_bytes()), control.mark);
-        let bound = write_aside(&folder.join("control"), &name, &bytes, original.mode & 0o777)?;
-        control.files.insert(path.clone(), bound);
-        if control.files.len() == MAX_FILES {
-            break;
+        Ok(())
+    };
+    for (path, original) in &tests.baseline.originals {
+        if tests.languages.iter().any(|language| carries(*language, path)) {
+            bind(path, &tests.blobs.get(&original.blob)?, original.mode)?;
         }
+    }
+    let unit_tests = tests.sources.iter().filter(|path| {
+        tests.languages.contains(&Language::Rust)
+            && (rust::is_root(path) || (content == Content::Ends && path.ends_with(".rs")))
+    });
+    for path in tests.new.iter().chain(unit_tests) {
+        if let Ok(found) = tests.workspace.read(path, MAX_BYTES)
+            && found.path == *path
+        {
+            bind(path, &found.bytes, found.mode)?;
+        }
+    }
+    if content == Content::Alone {
+        control.left_out = left_out(tests, &control);
     }
     Ok(control)
 }
 
-/// How many of the failing tests were heard in a run with them added; none when it was called a success.
-pub(crate) fn heard(exit: Exit, report: Option<Report>, runner: Runner) -> u64 {
-    match report {
-        _ if exit == Exit::Code(0) => 0,
-        Some(report) => counted(report, runner),
-        // Broken, and so no success.
-        None => u64::MAX,
+/// What could silence the failing tests though nothing imports it: new test files, and the sources that Go compiles
+/// into one package with its tests.
+fn left_out(tests: &Tests<'_>, control: &Control) -> Vec<String> {
+    let folder = |path: &str| path.rsplit_once('/').map_or("", |(folder, _)| folder).to_owned();
+    let is_beside = |path: &str| control.files.keys().any(|file| file.ends_with(".go") && folder(file) == folder(path));
+    let new = tests.new.iter().filter(|path| tests.languages.iter().any(|language| carries(*language, path)));
+    let go = tests.sources.iter().filter(|path| path.ends_with(".go") && is_beside(path));
+    new.chain(go).filter(|path| !control.files.contains_key(*path)).cloned().collect()
+}
+
+impl Control {
+    /// Whether a run showed an assertion that lets through what it must not.
+    pub(crate) fn is_toothless(&self, output: &str) -> bool {
+        output.contains(&format!("toothless-{}", self.mark))
     }
-}
 
-/// How many were surely heard in a run with the failing tests alone: they failed and were named.
-pub(crate) fn heard_alone(exit: Exit, report: Option<Report>, output: &str, mark: &str, runner: Runner) -> u64 {
-    let named = exit != Exit::Code(0) && output.contains(mark);
-    report.filter(|_| named).map_or(0, |report| counted(report, runner))
-}
-
-/// How many are heard when all of `files` files are run to their ends.
-pub(crate) fn all(runner: Runner, files: usize) -> u64 {
-    match runner {
-        Runner::Unittest | Runner::Pytest => 2 * files as u64,
-        Runner::CargoTest | Runner::Nextest => 1,
-    }
-}
-
-/// Cargo's runners stop somewhere after a failure, so of theirs only the first counts.
-fn counted(report: Report, runner: Runner) -> u64 {
-    match runner {
-        Runner::Unittest | Runner::Pytest => report.failed,
-        Runner::CargoTest | Runner::Nextest => report.failed.min(1),
-    }
-}
-
-/// Whether a file of this name holds tests of the runner.
-pub(crate) fn carries(runner: Runner, path: &str) -> bool {
-    let name = path.rsplit('/').next().unwrap_or(path);
-    match runner {
-        Runner::Unittest | Runner::Pytest => name
-            .strip_suffix(".py")
-            .is_some_and(|stem| stem.starts_with("test") || stem.ends_with("_test") || stem.ends_with("_tests")),
-        Runner::CargoTest | Runner::Nextest => {
-            name.ends_with(".rs") && (path.starts_with("tests/") || path.contains("/tests/"))
+    /// What was heard in a run with the failing tests added; nothing when it was called a success.
+    pub(crate) fn heard(&self, exit: Exit, report: Option<Report>) -> Heard {
+        match report {
+            _ if exit == Exit::Code(0) => Heard::default(),
+            Some(report) => Heard { tests: report.failed, parts: report.parts.failed },
+            // Broken, and so no success.
+            None => Heard { tests: u64::MAX, parts: BTreeSet::new() },
         }
     }
-}
 
-/// Whether a module decides by itself which of its tests run, so that an added one may rightly be passed over.
-fn chooses_its_tests(runner: Runner, source: &[u8]) -> bool {
-    const WORDS: [&str; 6] = ["load_tests", "pytestmark", "importorskip", "allow_module_level", "SkipTest", "__test__"];
-    let text = String::from_utf8_lossy(source);
-    matches!(runner, Runner::Unittest | Runner::Pytest) && WORDS.iter().any(|word| text.contains(word))
-}
+    /// What was surely heard in a run with the failing tests alone: they failed and were named.
+    pub(crate) fn heard_alone(&self, exit: Exit, report: Option<Report>, output: &str) -> Heard {
+        if output.contains(&self.mark) && report.is_some() { self.heard(exit, report) } else { Heard::default() }
+    }
 
-/// Puts the failing tests at the end; in Python before a main block that would never return.
-fn write(runner: Runner, source: &[u8], content: Content, mark: &str) -> Vec<u8> {
-    match runner {
-        Runner::Unittest | Runner::Pytest => {
-            let control = python(mark);
-            if content == Content::Alone {
-                return format!("{control}\nif __name__ == '__main__':\n    _unittest_{mark}.main()\n").into_bytes();
-            }
-            let main = b"\nif __name__";
-            let at = source.windows(main.len()).position(|part| part == main).unwrap_or(source.len());
-            [&source[..at], control.as_bytes(), &source[at..]].concat()
-        }
-        Runner::CargoTest | Runner::Nextest => {
-            let control = format!("\n#[test]\nfn zz_{mark}() {{\n    assert_eq!(1, 2);\n}}\n");
-            match content {
-                Content::Added => [source, control.as_bytes()].concat(),
-                // Attributes of the whole file may rule all of its tests out (`#![cfg(…)]`).
-                Content::Alone => {
-                    let text = String::from_utf8_lossy(source);
-                    let attributes: String =
-                        text.lines().filter(|line| line.starts_with("#![")).flat_map(|line| [line, "\n"]).collect();
-                    format!("{attributes}{control}").into_bytes()
-                }
-            }
-        }
+    /// Whether a run in which every test fails at its end was heard to fail. Those of unittest fail in two ways, and
+    /// each must be heard.
+    pub(crate) fn is_heard_at_ends(&self, exit: Exit, report: Option<Report>) -> bool {
+        exit != Exit::Code(0)
+            && report.is_none_or(|report| match report.runner {
+                Runner::Unittest => report.failed > report.ran,
+                _ => report.failed > 0,
+            })
+    }
+
+    /// Whether all was heard that a check lets be heard: a failure in each part that ran when it was judged, and where
+    /// the runner tells of no parts, every failing test.
+    pub(crate) fn is_all(&self, heard: &Heard, judged: &Report) -> bool {
+        let files = |language| self.files.keys().filter(|path| holds(language, path)).count() as u64;
+        let pairs = python::ADDED * files(Language::Python) + javascript::ADDED * files(Language::JavaScript);
+        let is_controlled = judged.runner.language().map_or(!self.files.is_empty(), |language| files(language) > 0);
+        is_controlled
+            && (heard.tests == u64::MAX
+                || match judged.runner {
+                    Runner::Unittest | Runner::Pytest | Runner::Node => heard.tests >= pairs,
+                    Runner::JunitXml => heard.tests >= pairs.max(1),
+                    _ if judged.parts.ran.is_empty() => heard.tests > 0,
+                    _ => judged.parts.ran.is_subset(&heard.parts),
+                })
     }
 }
 
-/// One test that fails by an assertion, one by an error.
-fn python(mark: &str) -> String {
-    format!(
-        "
-import unittest as _unittest_{mark}
+/// The failing tests that were heard.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Heard {
+    /// How many.
+    pub(crate) tests: u64,
+    /// In which parts, where the runner tells.
+    parts: BTreeSet<String>,
+}
 
+impl Heard {
+    /// Whether more was heard here than in `other`.
+    pub(crate) fn is_more_than(&self, other: &Self) -> bool {
+        let has_parts = !(self.parts.is_empty() && other.parts.is_empty());
+        if has_parts { !self.parts.is_subset(&other.parts) } else { self.tests > other.tests }
+    }
+}
 
-class Zz{mark}(_unittest_{mark}.TestCase):
-    def test_equal(self):
-        self.assertEqual(1, 2)
+/// Whether a controlled file of this name is one of the language.
+fn holds(language: Language, path: &str) -> bool {
+    carries(language, path) || is_source(language, path)
+}
 
-    def test_raise(self):
-        raise RuntimeError('control')
+/// Whether a file of this name holds tests in the language.
+pub(crate) fn carries(language: Language, path: &str) -> bool {
+    !is_foreign(path)
+        && match language {
+            Language::Python => python::carries(path),
+            Language::Rust => rust::carries(path),
+            Language::Go => go::carries(path),
+            Language::JavaScript => javascript::carries(path),
+        }
+}
 
-"
-    )
+/// Whether a source of this name may hold tests in the language, or is compiled along with them.
+pub(crate) fn is_source(language: Language, path: &str) -> bool {
+    !is_foreign(path)
+        && match language {
+            Language::Rust => path.ends_with(".rs"),
+            Language::Go => path.ends_with(".go"),
+            Language::Python | Language::JavaScript => false,
+        }
+}
+
+fn is_foreign(path: &str) -> bool {
+    path.split('/').any(|part| FOREIGN.contains(&part))
 }

@@ -62,12 +62,12 @@ fn kind(shown: &Shown<'_>) -> CheckKind {
         Before::Ran(tests) => Some(tests),
         _ => None,
     };
-    let runner = shown.report.map(|report| report.runner).or_else(|| shown.named.last().copied());
+    let runner = shown.report.as_ref().map(|report| report.runner).or_else(|| shown.named.last().copied());
     match (runner, untouched) {
         (None, None) => CheckKind::ExitCode,
         (runner, untouched) => CheckKind::Tests {
             runner: runner.map_or("unknown", Runner::name).to_owned(),
-            ran: shown.report.map_or(0, |report| report.ran),
+            ran: shown.report.as_ref().map_or(0, |report| report.ran),
             untouched,
         },
     }
@@ -128,7 +128,7 @@ fn says_no_tests(runner: Runner, code: i32) -> bool {
         || match runner {
             Runner::Unittest | Runner::Pytest => code == 5,
             Runner::Nextest => code == 4,
-            Runner::CargoTest => false,
+            _ => false,
         }
 }
 
@@ -162,14 +162,20 @@ fn tests(number: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::Parts;
 
     #[track_caller]
     fn check(exit: Exit, report: Option<(u64, u64, u64)>, named: &[Runner], before: Before, expected: Verdict) {
-        let report = report.map(|(ran, failed, skipped)| Report { runner: Runner::Pytest, ran, failed, skipped });
-        let shown =
-            Shown { command: "x", named, exit, timeout_ms: 1_000, report, before: before.clone(), output: "".into() };
+        let report = report.map(|(ran, failed, skipped)| Report {
+            runner: Runner::Pytest,
+            ran,
+            failed,
+            skipped,
+            parts: Parts::default(),
+        });
+        let shown = Shown { command: "x", named, exit, timeout_ms: 1_000, report, before, output: "".into() };
         let evidence = weigh(&shown);
-        assert_eq!(evidence.verdict, expected, "{exit:?} {report:?} {before:?}: {}", evidence.reason);
+        assert_eq!(evidence.verdict, expected, "{shown:?}: {}", evidence.reason);
         assert!(evidence.reason.ends_with('.'), "{}", evidence.reason);
     }
 

@@ -1,13 +1,19 @@
-//! Reads what test runners say of themselves: unittest, pytest, cargo test and cargo nextest.
+//! Reads what test runners say of themselves; those of Python and Rust here, the others in modules of their own.
 //!
 //! Only text is read here, and code under test can print text. So the numbers are read to the disadvantage of the
 //! work: a report counts only when it is the last of its runner, and more reports than the command asks for never
 //! add up to more tests. What text cannot show is left to the control.
 
+pub(crate) mod go;
+mod javascript;
+pub(crate) mod junit;
+
+use std::collections::BTreeSet;
+
 use crate::command::Runner;
 
 /// What one run of a check reported.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Report {
     /// The runner whose words these are.
     pub(crate) runner: Runner,
@@ -17,6 +23,33 @@ pub(crate) struct Report {
     pub(crate) failed: u64,
     /// Tests that were skipped or ignored.
     pub(crate) skipped: u64,
+    /// Its binaries, packages or files, where the runner tells of them.
+    pub(crate) parts: Parts,
+}
+
+/// The parts of which a run consists, by name: cargo's test binaries, Go's packages. Jest and Vitest tell how many
+/// files there are, not which, so theirs are numbered.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Parts {
+    /// Those that ran a test.
+    pub(crate) ran: BTreeSet<String>,
+    /// Those of them that failed.
+    pub(crate) failed: BTreeSet<String>,
+}
+
+impl Parts {
+    /// As many parts, of which so many failed.
+    fn numbered(ran: u64, failed: u64) -> Self {
+        let names = |many: u64| (0..many).map(|number| number.to_string()).collect();
+        Self { ran: names(ran), failed: names(failed) }
+    }
+}
+
+impl Report {
+    /// A report of nothing.
+    fn empty(runner: Runner) -> Self {
+        Self { runner, ran: 0, failed: 0, skipped: 0, parts: Parts::default() }
+    }
 }
 
 /// Reads the report in `output` of a check that names `named` runners, in the order of the command line.
@@ -32,39 +65,59 @@ pub(crate) fn read(output: &str, named: &[Runner]) -> Option<Report> {
         .find(|runner| found.iter().any(|one| one.runner == *runner))
         .or_else(|| if named.is_empty() { found.last().map(|one| one.runner) } else { None })?;
     let own: Vec<Report> = found.into_iter().filter(|one| one.runner == runner).collect();
+    if runner == Runner::Go {
+        return go::read(&lines);
+    }
     let asked = named.iter().filter(|one| **one == runner).count().max(1);
     // Cargo starts one binary after the other and says nothing over all of them.
     if runner == Runner::CargoTest || own.len() <= asked {
         return Some(added_up(runner, &own));
     }
     let ran = own.iter().map(|one| one.ran).min().unwrap_or(0);
-    own.last().map(|last| Report { ran, ..*last })
+    own.into_iter().last().map(|last| Report { ran, ..last })
 }
 
 fn added_up(runner: Runner, reports: &[Report]) -> Report {
-    let sum = |part: fn(&Report) -> u64| reports.iter().map(part).sum();
-    Report { runner, ran: sum(|one| one.ran), failed: sum(|one| one.failed), skipped: sum(|one| one.skipped) }
+    reports.iter().fold(Report::empty(runner), |mut sum, one| {
+        sum.ran += one.ran;
+        sum.failed += one.failed;
+        sum.skipped += one.skipped;
+        sum.parts.ran.extend(one.parts.ran.iter().cloned());
+        sum.parts.failed.extend(one.parts.failed.iter().cloned());
+        sum
+    })
 }
 
 /// All reports in the order in which they were printed. A section that cargo announces holds one: its last.
 fn scan(lines: &[String]) -> Vec<Report> {
     let mut found: Vec<Report> = Vec::new();
-    let mut announced = false;
+    let mut section = None;
     let mut in_section: Option<usize> = None;
     for (index, line) in lines.iter().enumerate() {
-        if is_cargo_section(line) {
-            announced = true;
+        let after = &lines[index + 1..];
+        if let Some(name) = cargo_section(line) {
+            section = Some(name);
             in_section = None;
-        } else if let Some(report) = cargo_result(line) {
+        } else if let Some(mut report) = cargo_result(line) {
+            // Tests in documents carry no control, and without a name a binary has its place.
+            let name = section.clone().unwrap_or_else(|| found.len().to_string());
+            if !name.starts_with("Doc-tests ") {
+                report.parts.ran.extend((report.ran > 0).then(|| name.clone()));
+                report.parts.failed.extend((report.failed > 0).then_some(name));
+            }
             match in_section {
-                Some(place) if announced => found[place] = report,
+                Some(place) if section.is_some() => found[place] = report,
                 _ => {
                     in_section = Some(found.len());
                     found.push(report);
                 }
             }
-        } else if let Some(report) =
-            unittest(line, &lines[index + 1..]).or_else(|| pytest(line)).or_else(|| nextest(line))
+        } else if go::is_package(line) {
+            found.push(Report::empty(Runner::Go));
+        } else if let Some(report) = unittest(line, after)
+            .or_else(|| pytest(line))
+            .or_else(|| nextest(line, &lines[..index]))
+            .or_else(|| javascript::read(line, after))
         {
             found.push(report);
         }
@@ -72,10 +125,19 @@ fn scan(lines: &[String]) -> Vec<Report> {
     found
 }
 
-/// `     Running unittests src/lib.rs (target/debug/deps/…)` or `   Doc-tests name`.
-fn is_cargo_section(line: &str) -> bool {
+/// The binary that `     Running unittests src/lib.rs (target/debug/deps/name-0123456789abcdef)` or
+/// `   Doc-tests name` announces; its file's name tells packages apart, but for the hash of a build.
+fn cargo_section(line: &str) -> Option<String> {
     let text = line.trim_start();
-    line.len() > text.len() && (text.starts_with("Doc-tests ") || (text.starts_with("Running ") && text.ends_with(')')))
+    if line.len() == text.len() {
+        return None;
+    }
+    if text.starts_with("Doc-tests ") {
+        return Some(text.to_owned());
+    }
+    let (source, binary) = text.strip_prefix("Running ")?.strip_suffix(')')?.rsplit_once(" (")?;
+    let file = binary.rsplit('/').next()?;
+    Some(format!("{} of {source}", file.rsplit_once('-').map_or(file, |(name, _)| name)))
 }
 
 /// `test result: ok. 5 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; finished in 0.00s`, from libtest.
@@ -85,7 +147,7 @@ fn cargo_result(line: &str) -> Option<Report> {
     if word != "ok" && word != "FAILED" {
         return None;
     }
-    let mut report = Report { runner: Runner::CargoTest, ran: 0, failed: 0, skipped: 0 };
+    let mut report = Report::empty(Runner::CargoTest);
     for part in counts.split(';').map(str::trim) {
         let Some((number, what)) = numbered(part) else { continue };
         match what {
@@ -129,7 +191,8 @@ fn unittest(line: &str, after: &[String]) -> Option<Report> {
         "FAILED" => failed = failed.max(1),
         _ => return None,
     }
-    Some(Report { runner: Runner::Unittest, ran: total.saturating_sub(skipped), failed, skipped })
+    let ran = total.saturating_sub(skipped);
+    Some(Report { runner: Runner::Unittest, ran, failed, skipped, parts: Parts::default() })
 }
 
 /// `=== 3 passed, 1 skipped in 0.10s ===`, bare with `-q`; `no tests ran in 0.01s`, from pytest's last line.
@@ -137,7 +200,7 @@ fn pytest(line: &str) -> Option<Report> {
     let text = line.trim_matches('=').trim();
     let (counts, time) = text.rsplit_once(" in ")?;
     seconds(time.split(" (").next()?)?;
-    let mut report = Report { runner: Runner::Pytest, ran: 0, failed: 0, skipped: 0 };
+    let mut report = Report::empty(Runner::Pytest);
     if counts == "no tests ran" {
         return Some(report);
     }
@@ -158,20 +221,35 @@ fn pytest(line: &str) -> Option<Report> {
     Some(report)
 }
 
-/// `     Summary [   0.006s] 2 tests run: 1 passed, 1 failed, 1 skipped`, from cargo nextest.
-fn nextest(line: &str) -> Option<Report> {
+/// `     Summary [   0.006s] 2 tests run: 1 passed, 1 failed, 1 skipped`, from cargo nextest. The binaries are those of
+/// the lines before it: `        FAIL [   0.090s] (1/2) shop::it a_test`.
+fn nextest(line: &str, before: &[String]) -> Option<Report> {
     let rest = line.trim_start().strip_prefix("Summary [")?;
     let (_, rest) = rest.split_once("] ")?;
     let (head, counts) = rest.split_once(" run: ")?;
     let number = head.strip_suffix(" tests").or_else(|| head.strip_suffix(" test"))?;
     let ran: u64 = number.split('/').next()?.parse().ok()?;
-    let mut report = Report { runner: Runner::Nextest, ran, failed: 0, skipped: 0 };
+    let mut report = Report { runner: Runner::Nextest, ran, failed: 0, skipped: 0, parts: Parts::default() };
     for part in counts.split(", ") {
         let (number, what) = numbered(part)?;
-        if what.starts_with("failed") || what.starts_with("timed out") || what.starts_with("exec failed") {
-            report.failed += number;
-        } else if what.starts_with("skipped") {
+        if what == "skipped" {
             report.skipped += number;
+        } else if what.starts_with("failed") || what.starts_with("timed out") || what.starts_with("exec failed") {
+            report.failed += number;
+        }
+    }
+    for line in before {
+        let Some((word, rest)) = line.trim_start().split_once(" [") else { continue };
+        let Some((_, rest)) = rest.split_once("] ") else { continue };
+        let binary = rest.split_whitespace().find(|word| !(word.starts_with('(') || word.ends_with(')')));
+        let binary = binary.map(str::to_owned);
+        match word {
+            "PASS" => report.parts.ran.extend(binary),
+            "FAIL" | "TIMEOUT" | "SIGABRT" | "SIGSEGV" => {
+                report.parts.ran.extend(binary.clone());
+                report.parts.failed.extend(binary);
+            }
+            _ => {}
         }
     }
     Some(report)

@@ -12,8 +12,8 @@ use hames_protocol::{Baseline, Original};
 use crate::addition::{Node, Surroundings, needs_content};
 use crate::baseline::{MAX_ORIGINAL, nodes, unreadable};
 use crate::blocking::Stop;
-use crate::command::Runner;
-use crate::control::carries;
+use crate::command::Language;
+use crate::control::{carries, is_source};
 
 /// The most that is read of a file whose content decides whether it is left out, in bytes.
 const MAX_CONFIG: u64 = 4 << 20;
@@ -25,6 +25,8 @@ pub(crate) struct Judged {
     pub(crate) set_aside: Vec<String>,
     /// Test files that were not there before; they run like all others.
     pub(crate) new_tests: Vec<String>,
+    /// Sources beside the protected files that may hold tests or are compiled with them.
+    pub(crate) sources: Vec<String>,
 }
 
 /// Compares the workspace with the baseline.
@@ -51,13 +53,17 @@ pub(crate) fn compare(
     let around = Surroundings::of(baseline.originals.keys().map(String::as_str));
     let nodes = nodes(workspace.root(), stop).map_err(|error| unreadable(workspace.root(), &error))?;
     for (path, node) in nodes {
-        if baseline.runner_files.binary_search(&path).is_ok() || baseline.originals.contains_key(&path) {
+        let is_kept = baseline.originals.contains_key(&path);
+        if node == Node::File && !is_kept && Language::ALL.iter().any(|language| is_source(*language, &path)) {
+            judged.sources.push(path.clone());
+        }
+        if is_kept || baseline.runner_files.binary_search(&path).is_ok() {
             continue;
         }
         if let Some(why) = reason(workspace, &around, &path, node) {
             judged.set_aside.push(format!("`{path}` was added; the checks ran without it, because {why}."));
             judged.view.left_out.push(path);
-        } else if [Runner::Pytest, Runner::CargoTest].iter().any(|runner| carries(*runner, &path)) {
+        } else if Language::ALL.iter().any(|language| carries(*language, &path)) {
             judged.new_tests.push(path);
         }
     }

@@ -17,7 +17,8 @@ use hames_protocol::{Baseline, BoxFuture, Digest, FileChange, Judgement, Untouch
 use hames_verify::{Checks, ChecksConfig};
 use tempfile::TempDir;
 
-/// A workspace of files beneath a temporary folder; `tests/test_*.py`, `tests/*.rs` and `protected/` are protected.
+/// A workspace of files beneath a temporary folder; `tests/test_*.py`, `tests/*.rs`, `protected/` and the tests of Go and
+/// JavaScript by their endings are protected.
 pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Workspace for Folder {
@@ -72,12 +73,17 @@ impl Workspace for Folder {
 
     fn protected_files(&self) -> io::Result<Vec<String>> {
         let mut found = Vec::new();
-        for folder in ["tests", "protected"] {
+        for folder in ["tests", "protected", "test", "pkg", "."] {
             let Ok(entries) = fs::read_dir(self.0.join(folder)) else { continue };
             for entry in entries {
                 let name = entry?.file_name().into_string().unwrap();
-                if folder == "protected" || name.starts_with("test_") || name.ends_with(".rs") {
-                    found.push(format!("{folder}/{name}"));
+                let named = match folder {
+                    "protected" => true,
+                    "tests" => name.starts_with("test_") || name.ends_with(".rs"),
+                    _ => name.ends_with("_test.go") || name.contains(".test."),
+                };
+                if named {
+                    found.push(if folder == "." { name } else { format!("{folder}/{name}") });
                 }
             }
         }

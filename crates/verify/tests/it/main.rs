@@ -6,3 +6,4 @@ mod double;
 mod forgery;
 mod judge;
 mod program;
+mod runner;
