@@ -11,8 +11,8 @@ use std::task::Poll;
 use futures_core::Stream;
 use hames_protocol::port::{Blobs, Clock, Journal, JournalProblem, Model, Observer, Toolbox, Verifier, Workspace};
 use hames_protocol::{
-    AttemptEnded, AttemptResult, Block, BoxFuture, Command, Digest, Encoded, Entry, Event, Head, Limits, Opened,
-    Outcome, Record, Repaired, RunId, RunResult, RunStarted, Seq, SessionId, Usage,
+    AddedFolder, AttemptEnded, AttemptResult, Block, BoxFuture, Command, Digest, Encoded, Entry, Event, Head, Limits,
+    Opened, Outcome, Record, Repaired, RunId, RunResult, RunStarted, Seq, SessionId, Usage,
 };
 
 use self::effect::Happened;
@@ -72,6 +72,8 @@ pub struct Prompt {
     pub protect: Vec<String>,
     /// Globs that are left open on request.
     pub unprotect: Vec<String>,
+    /// Folders that were added to the workspace.
+    pub added: Vec<AddedFolder>,
     /// The sandbox's mode.
     pub sandbox: String,
 }
@@ -204,6 +206,7 @@ impl Driver {
             checks: self.ports.verifier.checks(),
             protect: prompt.protect,
             unprotect: prompt.unprotect,
+            added: prompt.added,
             sandbox: prompt.sandbox,
             head: Digest::of(self.head.as_bytes()),
         })))?;

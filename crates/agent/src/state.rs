@@ -6,7 +6,8 @@ use std::sync::Arc;
 use hames_context::View;
 use hames_protocol::{
     AttemptNo, Baseline, BootId, Call, CallId, CancelCause, CheckEvidence, Epoch, Examination, FileChange, GuardFired,
-    Judgement, Limits, ModelInfo, RunEnded, RunId, Seq, SessionId, Status, ToolResult, UntouchedCounts, Usage, Verdict,
+    Judgement, Limits, ModelInfo, RunEnded, RunId, Seq, SessionId, Status, ToolResult, UntouchedCounts, Usage,
+    Verdict,
 };
 
 use crate::retry::Retry;

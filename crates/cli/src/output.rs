@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use hames::protocol::port::Observer;
 use hames::protocol::{
-    Arguments, AttemptResult, Call, CallId, CheckEvidence, CheckKind, Decision, Entry, Event, ModelInfo, NoticeKind,
-    Outcome, Record, RunResult, Status, Usage, Verdict,
+    Arguments, AttemptResult, Call, CallId, CheckEvidence, CheckKind, Decision, Entry, Event, ModelInfo,
+    NoticeKind, Outcome, Record, RunResult, Status, Usage, Verdict,
 };
 
 use crate::args::OutputFormat;

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AttemptNo, Baseline, Block, BootId, Call, CallId, Command, Decision, Digest, Epoch, Examination, FileChange,
-    Judgement, Limits, ModelFailure, ModelInfo, Outcome, Probe, Reply, RunId, Seq, SessionId, ToolResult,
+    AddedFolder, AttemptNo, Baseline, Block, BootId, Call, CallId, Command, Decision, Digest, Epoch, Examination,
+    FileChange, Judgement, Limits, ModelFailure, ModelInfo, Outcome, Probe, Reply, RunId, Seq, SessionId, ToolResult,
     UntouchedCounts, Usage,
 };
 
@@ -106,6 +106,9 @@ pub struct RunStarted {
     pub protect: Vec<String>,
     /// Globs that are left open on request, in gitignore syntax.
     pub unprotect: Vec<String>,
+    /// Folders that were added to the workspace.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub added: Vec<AddedFolder>,
     /// The sandbox's mode, for example `workspace-write`.
     pub sandbox: String,
     /// The digest of the head sent with every request.

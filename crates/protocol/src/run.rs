@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ChangeKind, Usage};
+use crate::{Access, ChangeKind, Usage};
 
 /// The bounds of a run. One reply may overshoot a bound, never two.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -67,6 +67,15 @@ pub enum Command {
         /// Where it came from.
         cause: CancelCause,
     },
+}
+
+/// A folder beside the workspace that file tools and commands reach at its own path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddedFolder {
+    /// Its real path.
+    pub path: String,
+    /// What may be done in it.
+    pub access: Access,
 }
 
 /// A guard that fired, as the result lists it.

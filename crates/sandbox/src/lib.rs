@@ -8,11 +8,13 @@ mod manifest;
 mod process;
 mod protection;
 mod replace;
+mod roots;
 mod toolchain;
 mod walk;
 mod workspace;
 
 pub use process::{Bubblewrap, GitIdentity, Mode, ProcessLimits, SandboxConfig, Unconfined};
 pub use protection::{Absent, GuardKind, Guarded, Protection, ProtectionConfig, ProtectionProblem, Since, TestFiles};
+pub use roots::AddedFolders;
 pub use toolchain::Toolchains;
 pub use workspace::{WorkspaceFiles, WorkspaceProblem};

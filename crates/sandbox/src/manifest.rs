@@ -3,7 +3,7 @@
 //! A look compares what the system says of each file (size, times, inode, mode) and reads only those that differ. A
 //! file once known stays watched, so that editing a `.gitignore` hides no change and invents none.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -80,12 +80,66 @@ pub(crate) struct Manifest {
     rules_changed: bool,
 }
 
-/// The stored form; files are sorted by path.
-#[derive(Debug, Serialize, Deserialize)]
-struct Stored {
+/// The stored form of the workspace's manifest, and within it those of the folders that were added to it.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Kept {
     version: u32,
     began_ns: i64,
+    /// Sorted by path.
     files: Vec<(String, Digest, Option<Stamp>)>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    added: BTreeMap<String, Kept>,
+}
+
+/// The name of the workspace among the folders.
+const WORKSPACE: &str = ".";
+
+impl Kept {
+    /// Takes up the manifest of a folder, by the path that names it.
+    pub(crate) fn put(&mut self, folder: String, manifest: &Manifest) {
+        let seen = |(path, seen): (&String, &Seen)| (path.clone(), seen.digest.clone(), seen.stamp);
+        let mut files: Vec<_> = manifest.files.iter().map(seen).collect();
+        files.sort_by(|a, b| a.0.cmp(&b.0));
+        let of_folder = Self { version: VERSION, began_ns: manifest.began_ns, files, added: BTreeMap::new() };
+        if folder == WORKSPACE {
+            let added = std::mem::take(&mut self.added);
+            *self = Self { added, ..of_folder };
+        } else {
+            self.added.insert(folder, of_folder);
+        }
+    }
+
+    /// The manifest of a folder with the changes that were recorded after it; none when it was not kept.
+    pub(crate) fn take(&mut self, folder: &str, changes: &[FileChange]) -> Option<Manifest> {
+        let (began_ns, files) = if folder == WORKSPACE {
+            (self.began_ns, std::mem::take(&mut self.files))
+        } else {
+            let kept = self.added.remove(folder)?;
+            (kept.began_ns, kept.files)
+        };
+        let seen = |(path, digest, stamp)| (path, Seen { digest, stamp, met: AtomicBool::new(false) });
+        let files = files.into_iter().map(seen).collect();
+        let mut manifest = Manifest { began_ns, files, rules_changed: false };
+        for change in changes {
+            manifest.record(change);
+        }
+        Some(manifest)
+    }
+
+    /// The stored bytes.
+    pub(crate) fn encode(&self) -> io::Result<Vec<u8>> {
+        Ok(serde_json::to_vec(self)?)
+    }
+
+    /// Reads the stored bytes.
+    pub(crate) fn decode(bytes: &[u8]) -> io::Result<Self> {
+        let kept: Self = serde_json::from_slice(bytes)?;
+        if kept.version != VERSION {
+            let text = format!("The manifest has format {}, and this version reads format {VERSION}.", kept.version);
+            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+        }
+        Ok(kept)
+    }
 }
 
 impl Manifest {
@@ -93,30 +147,6 @@ impl Manifest {
     pub(crate) fn begin(root: &Path, jail: &Jail) -> io::Result<Self> {
         let mut manifest = Self { began_ns: now_ns(), ..Self::default() };
         manifest.look(root, jail)?;
-        Ok(manifest)
-    }
-
-    /// The stored form.
-    pub(crate) fn encode(&self) -> io::Result<Vec<u8>> {
-        let mut files: Vec<_> =
-            self.files.iter().map(|(path, seen)| (path.clone(), seen.digest.clone(), seen.stamp)).collect();
-        files.sort_by(|a, b| a.0.cmp(&b.0));
-        Ok(serde_json::to_vec(&Stored { version: VERSION, began_ns: self.began_ns, files })?)
-    }
-
-    /// Reads the stored form and takes in the changes that were recorded after it.
-    pub(crate) fn decode(bytes: &[u8], changes: &[FileChange]) -> io::Result<Self> {
-        let stored: Stored = serde_json::from_slice(bytes)?;
-        if stored.version != VERSION {
-            let text = format!("The manifest has format {}, and this version reads format {VERSION}.", stored.version);
-            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
-        }
-        let seen = |(path, digest, stamp)| (path, Seen { digest, stamp, met: AtomicBool::new(false) });
-        let files = stored.files.into_iter().map(seen).collect();
-        let mut manifest = Self { began_ns: stored.began_ns, files, rules_changed: false };
-        for change in changes {
-            manifest.record(change);
-        }
         Ok(manifest)
     }
 

@@ -48,6 +48,7 @@ impl Sim {
             checks,
             protect: Vec::new(),
             unprotect: Vec::new(),
+            added: Vec::new(),
             sandbox: "workspace-write".into(),
             head: Digest::of("head"),
         })));

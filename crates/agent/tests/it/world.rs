@@ -395,6 +395,7 @@ impl World {
             limits: self.limits,
             protect: Vec::new(),
             unprotect: Vec::new(),
+            added: Vec::new(),
             sandbox: "workspace-write".into(),
         }
     }
