@@ -219,6 +219,7 @@ impl Driver {
         while self.is_under_way() {
             let Some(entry) = next(&self.state, self.now()).into_iter().find_map(|step| match step {
                 Step::Append(entry) => Some(*entry),
+                Step::Do(EffectId::Survey) => Some(Entry::Surveyed(self.ports.workspace.survey().unwrap_or_default())),
                 _ => None,
             }) else {
                 break;

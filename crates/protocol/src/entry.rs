@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     AddedFolder, AttemptNo, Baseline, Block, BootId, Call, CallId, Command, Decision, Digest, Epoch, Examination,
-    FileChange, Judgement, Limits, ModelFailure, ModelInfo, Outcome, Probe, Reply, RunId, Seq, SessionId, ToolResult,
-    UntouchedCounts, Usage,
+    FileChange, Judgement, Limits, ModelFailure, ModelInfo, Outcome, Probe, Reply, RunId, Seq, SessionId, Survey,
+    ToolResult, UntouchedCounts, Usage,
 };
 
 /// The version of the log's format, written in the first record.
@@ -68,6 +68,8 @@ pub enum Entry {
     Noticed(Notice),
     /// A broken record was set aside when the log was opened.
     Repaired(Repaired),
+    /// The workspace was looked at for the last time in a run that may have changed it.
+    Surveyed(Survey),
     /// The run yielded.
     RunEnded(RunEnded),
 }

@@ -3,6 +3,7 @@
 //! Licence of this crate: it is a trust boundary, and the only one with `unsafe`. Both halves share one
 //! [`Protection`], so that a path that cannot be changed through a file tool cannot be changed by a command either.
 
+mod ignored;
 mod jail;
 mod manifest;
 mod process;

@@ -17,6 +17,7 @@ use ignore::WalkState;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
+use crate::ignored;
 use crate::jail::{Jail, spell, unspell};
 use crate::replace::is_draft;
 use crate::walk::{self, Show};
@@ -73,7 +74,7 @@ impl Seen {
 /// All files as last seen.
 #[derive(Debug, Default)]
 pub(crate) struct Manifest {
-    /// When the first look began, in nanoseconds since 1970.
+    /// When the first look began, by the clock that stamps files, in nanoseconds since 1970.
     began_ns: i64,
     files: HashMap<String, Seen>,
     /// A `.gitignore` changed since the last look, so that old files may come into view.
@@ -145,9 +146,19 @@ impl Kept {
 impl Manifest {
     /// Looks at everything for the first time.
     pub(crate) fn begin(root: &Path, jail: &Jail) -> io::Result<Self> {
-        let mut manifest = Self { began_ns: now_ns(), ..Self::default() };
+        let mut manifest = Self { began_ns: ignored::file_clock_ns(), ..Self::default() };
         manifest.look(root, jail)?;
         Ok(manifest)
+    }
+
+    /// When the first look began, by the clock that stamps files, in nanoseconds since 1970; none before that.
+    pub(crate) fn began_ns(&self) -> Option<i64> {
+        (self.began_ns > 0).then_some(self.began_ns)
+    }
+
+    /// Whether a file of this name is among those that are watched.
+    pub(crate) fn knows(&self, path: &str) -> bool {
+        self.files.contains_key(path)
     }
 
     /// Takes in a change that is accounted for already.

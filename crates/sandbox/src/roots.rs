@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hames_protocol::port::{FileKind, Landing};
-use hames_protocol::FileChange;
+use hames_protocol::{ChangedFile, FileChange};
 
 use crate::Protection;
 use crate::jail::{Jail, MAX_LINKS, Refusal, Spot, Way, spell};
@@ -125,6 +125,11 @@ impl Root {
     /// A change in it, told by the path that names it from everywhere.
     pub(crate) fn told(&self, change: FileChange) -> FileChange {
         FileChange { path: self.shown(&change.path), ..change }
+    }
+
+    /// The same of a file that is known by name only.
+    pub(crate) fn told_of(&self, file: ChangedFile) -> ChangedFile {
+        ChangedFile { path: self.shown(&file.path), ..file }
     }
 
     /// A change told by [`Root::told`] as one of this folder; none when it lies elsewhere.

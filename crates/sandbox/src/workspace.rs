@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hames_protocol::port::{Expected, FileContent, FileKind, Landing, PathProblem, Workspace};
-use hames_protocol::{ChangeKind, Digest, FileChange};
+use hames_protocol::{ChangeKind, Digest, FileChange, Survey};
 use rustix::fs::Access;
 use rustix::io::Errno;
 
 use crate::Protection;
+use crate::ignored;
 use crate::jail::{self, Refusal, spell};
 use crate::manifest::{self, Kept, Manifest};
 use crate::replace::{self, Bits, Draft};
@@ -298,6 +299,21 @@ impl Workspace for WorkspaceFiles {
             changes.extend(seen.into_iter().map(|change| root.told(change)));
         }
         Ok(changes)
+    }
+
+    fn survey(&self) -> io::Result<Survey> {
+        let mut survey = Survey { changes: self.observe()?, ..Survey::default() };
+        let mut found = Vec::new();
+        for root in self.roots.observed() {
+            let manifest = root.manifest();
+            let Some(began_ns) = manifest.began_ns() else { continue };
+            let changed = ignored::changed_since(&root.path, began_ns, &|path| manifest.knows(path))?;
+            found.extend(changed.into_iter().map(|file| root.told_of(file)));
+        }
+        survey.not_listed = found.len().saturating_sub(Survey::LISTED) as u64;
+        found.truncate(Survey::LISTED);
+        survey.ignored = found;
+        Ok(survey)
     }
 
     fn protected_files(&self) -> io::Result<Vec<String>> {

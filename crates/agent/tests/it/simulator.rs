@@ -186,6 +186,7 @@ impl Sim {
             }
             EffectId::Baseline => self.append(Entry::Baselined(Baseline::default())),
             EffectId::Count => self.append(Entry::Counted(UntouchedCounts::default())),
+            EffectId::Survey => self.append(Entry::Surveyed(Survey::default())),
             EffectId::Examine(call) => {
                 let examination = self.examination();
                 self.append(Entry::Examined(call, examination));

@@ -6,6 +6,7 @@ mod added;
 mod config;
 mod crash;
 mod doctor;
+mod edits;
 mod example;
 mod outlet;
 mod place;

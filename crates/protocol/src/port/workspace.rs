@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::{Access, Digest, FileChange, Touch};
+use crate::{Access, Digest, FileChange, Survey, Touch};
 
 /// What is at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -186,6 +186,12 @@ pub trait Workspace: Send + Sync {
     /// # Errors
     /// When the root cannot be read.
     fn observe(&self) -> io::Result<Vec<FileChange>>;
+
+    /// Looks for the last time in a run: as `observe`, and which ignored files were created or changed since `begin`.
+    ///
+    /// # Errors
+    /// When the root cannot be read.
+    fn survey(&self) -> io::Result<Survey>;
 
     /// The protected regular files that exist now, relative to the root.
     ///

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod added;
+mod ignored;
 mod jail;
 mod manifest;
 mod process;

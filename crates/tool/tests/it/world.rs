@@ -288,6 +288,10 @@ impl Workspace for Folder {
         Ok(changes)
     }
 
+    fn survey(&self) -> io::Result<Survey> {
+        Ok(Survey { changes: self.observe()?, ..Survey::default() })
+    }
+
     fn protected_files(&self) -> io::Result<Vec<String>> {
         Ok(vec![PROTECTED.to_owned()])
     }
