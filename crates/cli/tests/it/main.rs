@@ -8,6 +8,7 @@ mod crash;
 mod doctor;
 mod edits;
 mod example;
+mod instructions;
 mod outlet;
 mod place;
 mod sessions;

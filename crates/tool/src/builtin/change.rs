@@ -236,6 +236,7 @@ pub(super) fn commit(files: &Files, change: Result<Change, Declined>) -> ToolRes
     let mut result = ToolResult::ok(report);
     result.changes = written.into_iter().map(|(_, change)| change).collect();
     result.data = sightings(files, drafts.iter().map(|draft| (draft.lands(), draft.digest())));
+    files.instructions.mention(&*files.workspace, drafts.iter().map(Draft::lands), &mut result);
     result
 }
 
