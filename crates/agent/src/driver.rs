@@ -13,8 +13,8 @@ use futures_core::Stream;
 use hames_context::text_tokens;
 use hames_protocol::port::{Blobs, Clock, Journal, JournalProblem, Model, Observer, Toolbox, Verifier, Workspace};
 use hames_protocol::{
-    AttemptEnded, AttemptResult, Block, BoxFuture, Command, Digest, Encoded, Entry, Event, Head, Limits, Opened,
-    Outcome, Record, Repaired, RunId, RunResult, RunStarted, Seq, SessionId,
+    AddedFolder, AttemptEnded, AttemptResult, Block, BoxFuture, Command, Digest, Encoded, Entry, Event, Head, Limits,
+    Opened, Outcome, Record, Repaired, RunId, RunResult, RunStarted, Seq, SessionId,
 };
 
 use self::arrived::Arrived;
@@ -75,6 +75,8 @@ pub struct Prompt {
     pub protect: Vec<String>,
     /// Globs that are left open on request.
     pub unprotect: Vec<String>,
+    /// Folders that were added to the workspace.
+    pub added: Vec<AddedFolder>,
     /// The sandbox's mode.
     pub sandbox: String,
 }
@@ -221,6 +223,7 @@ impl Driver {
             checks: self.ports.verifier.checks(),
             protect: prompt.protect,
             unprotect: prompt.unprotect,
+            added: prompt.added,
             sandbox: prompt.sandbox,
             head: Digest::of(self.head.as_bytes()),
         })))?;
@@ -233,6 +236,7 @@ impl Driver {
         while self.is_under_way() {
             let Some(entry) = next(&self.state, self.now()).into_iter().find_map(|step| match step {
                 Step::Append(entry) => Some(*entry),
+                Step::Do(EffectId::Survey) => Some(Entry::Surveyed(self.ports.workspace.survey().unwrap_or_default())),
                 _ => None,
             }) else {
                 break;

@@ -34,7 +34,7 @@ pub fn fold(mut state: State, record: &Record) -> State {
         }),
         Entry::Decided(id, decision) => decide(&mut state, id, decision),
         Entry::Intended(id) => with_call(&mut state, id, |call| call.phase = Phase::Intended),
-        Entry::Started(id) => with_call(&mut state, id, |call| call.phase = Phase::Started),
+        Entry::Started(id) => start_call(&mut state, id),
         Entry::Stopped(_, changes) => with_run(&mut state, |run| run.changes.extend(changes.iter().cloned())),
         Entry::Probed(id, Probe::Settled(result)) => settle(&mut state, id, result.clone()),
         Entry::Probed(id, Probe::DidNotHappen) => with_call(&mut state, id, |call| call.phase = Phase::Intended),
@@ -42,6 +42,10 @@ pub fn fold(mut state: State, record: &Record) -> State {
         Entry::Judged(id, judgement) => judge(&mut state, id, judgement),
         Entry::Noticed(notice) => take_notice(&mut state, notice),
         Entry::Repaired(_) => {}
+        Entry::Surveyed(survey) => with_run(&mut state, |run| {
+            run.changes.extend(survey.changes.iter().cloned());
+            run.survey = Some(Arc::new(survey.clone()));
+        }),
         Entry::RunEnded(ended) => with_run(&mut state, |run| {
             run.ended = Some(ended.clone());
             run.ended_at = record.tick;
@@ -128,6 +132,8 @@ fn start_run(state: &mut State, started: &RunStarted, tick: u64) {
         changes: Vec::new(),
         retry: Retry::default(),
         progress: Progress::default(),
+        acted: false,
+        survey: None,
         reminded: false,
         accepted: false,
         judgement: None,
@@ -269,6 +275,13 @@ fn propose(state: &mut State, call: &Call) {
     if all_proposed {
         state.branch.view.reply(reply, wire_ids);
     }
+}
+
+fn start_call(state: &mut State, id: &CallId) {
+    with_call(state, id, |call| call.phase = Phase::Started);
+    let examined = turn_of(state).and_then(|turn| turn.call(id)).and_then(|call| call.examined.as_ref());
+    let is_pure = examined.is_some_and(|examined| examined.class == EffectClass::Pure);
+    with_run(state, |run| run.acted |= !is_pure);
 }
 
 fn decide(state: &mut State, id: &CallId, decision: &Decision) {

@@ -42,6 +42,8 @@ pub enum EffectId {
     Probe(CallId),
     /// Let the verifier judge, for this `finish`.
     Judge(CallId),
+    /// Look at the workspace for the last time.
+    Survey,
 }
 
 /// Says what should be going on at `now` (active time, in milliseconds). Pure, total and deterministic.
@@ -49,6 +51,16 @@ pub enum EffectId {
 /// A [`Step::Append`] comes alone or after the stops that must precede it: carry them out, fold, and ask again.
 pub fn next(state: &State, now: u64) -> Vec<Step> {
     let Some(run) = state.branch.run.as_ref().filter(|run| run.ended.is_none()) else { return Vec::new() };
+    let mut steps = wanted(state, run, now);
+    // Nothing changes any more when the run is about to end: what it did is looked at once more, and then it ends.
+    if run.acted && run.baseline.is_some() && run.survey.is_none() {
+        let is_end = |step: &&mut Step| matches!(step, Step::Append(entry) if matches!(**entry, Entry::RunEnded(_)));
+        steps.iter_mut().filter(is_end).for_each(|step| *step = Step::Do(EffectId::Survey));
+    }
+    steps
+}
+
+fn wanted(state: &State, run: &Run, now: u64) -> Vec<Step> {
     if let (true, Stage::Asking { in_flight: false }) = (run.accepted, &run.stage) {
         return vec![finished(run)];
     }

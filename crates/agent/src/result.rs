@@ -28,7 +28,8 @@ pub fn run_result(state: &State) -> Option<RunResult> {
         usage: run.usage,
         cost_usd: run.cost_usd(),
         duration_ms: ended_at.saturating_sub(run.started),
-        files_changed: net_changes(run),
+        files_changed: changed_files(run),
+        files_not_listed: run.survey.as_ref().map_or(0, |survey| survey.not_listed),
         evidence: run.evidence().to_vec(),
         sandbox: run.sandbox.clone(),
     })
@@ -44,5 +45,14 @@ fn net_changes(run: &Run) -> Vec<ChangedFile> {
             .or_insert((first_before, change.after.clone()));
     }
     let changes = net.into_iter().filter_map(|(path, (before, after))| FileChange::between(path, before, after));
-    changes.map(|change| ChangedFile { path: change.path, change: change.change }).collect()
+    changes.map(|change| ChangedFile { path: change.path, change: change.change, ignored: false }).collect()
+}
+
+/// The files that differ, and after them the ignored ones that were created or changed.
+fn changed_files(run: &Run) -> Vec<ChangedFile> {
+    let mut files = net_changes(run);
+    if let Some(survey) = &run.survey {
+        files.extend(survey.ignored.iter().cloned());
+    }
+    files
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use hames_context::View;
 use hames_protocol::{
     AttemptNo, Baseline, BootId, Call, CallId, CancelCause, CheckEvidence, Epoch, Examination, FileChange, GuardFired,
-    Judgement, Limits, ModelInfo, RunEnded, RunId, Seq, SessionId, Status, ToolResult, UntouchedCounts, Usage, Verdict,
+    Judgement, Limits, ModelInfo, RunEnded, RunId, Seq, SessionId, Status, Survey, ToolResult, UntouchedCounts, Usage,
+    Verdict,
 };
 
 use crate::retry::Retry;
@@ -99,6 +100,10 @@ pub struct Run {
     pub retry: Retry,
     /// Repetition without progress.
     pub progress: Progress,
+    /// Whether something has begun that may change more than the log.
+    pub acted: bool,
+    /// The last look at the workspace before the end.
+    pub survey: Option<Arc<Survey>>,
     /// Whether the reminder to call `finish` was given.
     pub reminded: bool,
     /// Whether a `finish` was accepted.

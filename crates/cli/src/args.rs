@@ -107,6 +107,10 @@ pub(crate) struct Place {
     /// Leave paths open that would be protected (repeatable)
     #[arg(long, value_name = "GLOB")]
     pub(crate) unprotect: Vec<String>,
+    /// Let the agent read a further folder, or with `:rw` change it as well; its paths are written whole (repeatable).
+    /// A folder whose own name ends in `:rw` is written with `:ro` behind it
+    #[arg(long, value_name = "DIR[:rw]", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub(crate) add_dir: Vec<String>,
     /// How commands are kept apart from the machine [default: workspace-write]
     #[arg(long, value_name = "MODE", value_enum)]
     pub(crate) sandbox: Option<SandboxMode>,

@@ -5,13 +5,13 @@ use std::process::{Command, ExitCode, Stdio};
 
 use hames::protocol::port::{CommandSpec, Exit, Program, Tmp, View};
 use hames::sandbox::{ProtectionConfig, TestFiles};
-use hames::{Isolation, LoneSandbox, SessionChoice};
+use hames::{Folders, Isolation, LoneSandbox, SessionChoice};
 use rustix::fs::Access;
 
 use crate::args::SettingFlags;
 use crate::config::{self, Settings};
 use crate::exit::Failure;
-use crate::{choice, identity, output, run};
+use crate::{choice, folder, identity, output, run};
 
 /// What is known once a check passed, or why it failed and what to do.
 type Finding = Result<String, String>;
@@ -31,7 +31,8 @@ pub(crate) async fn examine(flags: &SettingFlags) -> Result<ExitCode, Failure> {
     page.line("bubblewrap", version("bwrap", "Install it: apt-get install bubblewrap."))?;
     page.line("user namespaces", namespaces())?;
     if let Ok(workspace) = &workspace {
-        page.line("sandbox", sandbox(workspace).await)?;
+        let folders = settings.as_ref().map(|settings| folder::of(&settings.add_dir)).unwrap_or_default();
+        page.line("sandbox", sandbox(workspace, folders).await)?;
     }
     if let Ok(settings) = &settings {
         page.line("model", model(settings).await)?;
@@ -136,10 +137,10 @@ fn namespace_remedy() -> &'static str {
 }
 
 /// Runs a command as the agent's tools would, whatever the settings say of the sandbox.
-async fn sandbox(workspace: &Path) -> Finding {
+async fn sandbox(workspace: &Path, folders: Folders) -> Finding {
     let remedy = "Mend what fails above; only on a machine that is thrown away go without, with --sandbox off.";
     let protection = ProtectionConfig { tests: TestFiles::Open, protect: Vec::new(), unprotect: Vec::new() };
-    let lone = LoneSandbox::new(workspace, Isolation::WorkspaceWrite, protection, identity::of_user())
+    let lone = LoneSandbox::new(workspace, Isolation::WorkspaceWrite, protection, identity::of_user(), folders)
         .map_err(|problem| problem.to_string())?;
     let command = CommandSpec {
         program: Program::Direct(vec!["true".to_owned()]),

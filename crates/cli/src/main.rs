@@ -7,6 +7,7 @@ mod doctor;
 mod duration;
 mod exit;
 mod export;
+mod folder;
 mod identity;
 mod outlet;
 mod output;

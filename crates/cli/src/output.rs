@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use hames::protocol::port::Observer;
 use hames::protocol::{
-    Arguments, AttemptResult, Call, CallId, CheckEvidence, CheckKind, Decision, Entry, Event, ModelInfo, NoticeKind,
-    Outcome, Record, RunResult, Status, Usage, Verdict,
+    Arguments, AttemptResult, Call, CallId, ChangedFile, CheckEvidence, CheckKind, Decision, Entry, Event, ModelInfo,
+    NoticeKind, Outcome, Record, RunResult, Status, Usage, Verdict,
 };
 
 use crate::args::OutputFormat;
@@ -16,6 +16,9 @@ use crate::outlet::Outlet;
 
 /// Waits longer than this are shown, in milliseconds.
 const SHOWN_WAIT_MS: u64 = 10_000;
+
+/// How many ignored files are named.
+const NAMED_IGNORED: usize = 3;
 
 /// The tool whose result is shown whole: the model's to-do list is for the user.
 const PLAN: &str = "plan";
@@ -89,6 +92,7 @@ pub(crate) fn no_result(format: OutputFormat, reason: &str) -> Result<(), Failur
         cost_usd: None,
         duration_ms: 0,
         files_changed: Vec::new(),
+        files_not_listed: 0,
         evidence: Vec::new(),
         sandbox: String::new(),
     };
@@ -127,10 +131,12 @@ fn text_result(result: &RunResult) -> String {
     if counted > 0 {
         lines.push(format!("  {counted} guard{} fired", if counted == 1 { "" } else { "s" }));
     }
-    for file in &result.files_changed {
+    let (ignored, changed): (Vec<_>, Vec<_>) = result.files_changed.iter().partition(|file| file.ignored);
+    for file in changed {
         let change = serde_json::to_value(file.change).unwrap_or_default();
         lines.push(format!("  {} {}", change.as_str().unwrap_or_default(), file.path));
     }
+    lines.extend(ignored_line(&ignored, result.files_not_listed));
     let cost = result.cost_usd.map(|usd| format!(", ${usd:.4}")).unwrap_or_default();
     let sandbox = if result.sandbox == "off" { ", WITHOUT a sandbox" } else { "" };
     let about = if result.usage.estimated { "about " } else { "" };
@@ -143,6 +149,15 @@ fn text_result(result: &RunResult) -> String {
         result.session_id
     ));
     plain(&lines.join("\n"))
+}
+
+/// All ignored files in a line: how many, and the first by name.
+fn ignored_line(files: &[&ChangedFile], not_listed: u64) -> Option<String> {
+    let total = files.len() as u64 + not_listed;
+    let names: Vec<&str> = files.iter().take(NAMED_IGNORED).map(|file| file.path.as_str()).collect();
+    let more = if total > names.len() as u64 { ", …" } else { "" };
+    let plural = if total == 1 { "" } else { "s" };
+    (total > 0).then(|| format!("  {total} ignored file{plural} created or changed: {}{more}", names.join(", ")))
 }
 
 fn evidence_line(check: &CheckEvidence) -> String {

@@ -15,7 +15,7 @@ use crate::config::{Origin, Setting, Settings};
 use crate::exit::{self, Failure};
 use crate::outlet::Outlet;
 use crate::output::{self, Progress, Stream};
-use crate::{choice, config, identity, prompt, signal};
+use crate::{choice, config, folder, identity, prompt, signal};
 
 pub(crate) async fn run(options: Box<RunOptions>) -> Result<ExitCode, Failure> {
     let mut told = Told::Nothing(options.flags.output_format.unwrap_or(OutputFormat::Text));
@@ -117,10 +117,12 @@ fn agent(
         wanted.map(|setting| setting.value.clone()).collect()
     };
     let isolation = isolation(settings.sandbox.value);
+    let folders = folder::of(&settings.add_dir);
     let standing = Standing {
         checks: of(&settings.verify, false),
         protect: of(&settings.protect, false),
         unprotect: of(&settings.unprotect, false),
+        added: folders.standing,
         isolation: Some(isolation),
     };
     let mut builder = Agent::builder(model)
@@ -137,6 +139,7 @@ fn agent(
     builder = of(&settings.verify, true).into_iter().fold(builder, |builder, check| builder.check(check));
     builder = of(&settings.protect, true).into_iter().fold(builder, |builder, glob| builder.protect(glob));
     builder = of(&settings.unprotect, true).into_iter().fold(builder, |builder, glob| builder.unprotect(glob));
+    builder = folders.asked.into_iter().fold(builder, hames::Builder::add_folder);
     builder.build().map_err(Failure::usage)
 }
 

@@ -11,7 +11,7 @@ use crate::args::{SandboxOptions, SettingFlags};
 use crate::config::Setting;
 use crate::exit::Failure;
 use crate::outlet::Outlet;
-use crate::{config, identity, output, run};
+use crate::{config, folder, identity, output, run};
 
 /// A day: long enough for anything a person waits for.
 const NO_TIMEOUT_MS: u64 = 24 * 3600 * 1000;
@@ -20,10 +20,12 @@ pub(crate) async fn run(options: SandboxOptions) -> Result<ExitCode, Failure> {
     let folder = run::workspace(options.place.workspace.as_deref(), &SessionChoice::New)?;
     let settings = config::load(&SettingFlags { place: options.place, ..SettingFlags::default() }, &folder)?;
     let values = |list: Vec<Setting<String>>| list.into_iter().map(|setting| setting.value).collect();
+    let folders = folder::of(&settings.add_dir);
     let (protect, unprotect) = (values(settings.protect), values(settings.unprotect));
     let protection = ProtectionConfig { tests: TestFiles::Open, protect, unprotect };
     let isolation = run::isolation(settings.sandbox.value);
-    let lone = LoneSandbox::new(&folder, isolation, protection, identity::of_user()).map_err(Failure::usage)?;
+    let lone =
+        LoneSandbox::new(&folder, isolation, protection, identity::of_user(), folders).map_err(Failure::usage)?;
     let command = CommandSpec {
         program: Program::Direct(options.command),
         cwd: ".".into(),

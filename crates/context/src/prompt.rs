@@ -1,6 +1,6 @@
 //! The instructions, the same bytes on every machine, and the surroundings that differ.
 
-use hames_protocol::{Head, ToolSpec};
+use hames_protocol::{Access, AddedFolder, Head, ToolSpec};
 
 /// The instructions of the coding agent. Kept short: together with the tools they stay under 6,000 bytes.
 const SYSTEM: &str = "\
@@ -51,6 +51,8 @@ pub struct Surroundings<'a> {
     pub date: &'a str,
     /// The configured checks.
     pub checks: &'a [String],
+    /// The folders that were added to the workspace.
+    pub added: &'a [AddedFolder],
     /// The project's instructions; empty when it has none.
     pub instructions: &'a str,
 }
@@ -67,6 +69,13 @@ impl Surroundings<'_> {
             "Workspace: {}\nPlatform: {}\nDate: {}\nChecks: {checks}",
             self.workspace, self.platform, self.date
         );
+        for folder in self.added {
+            let access = match folder.access {
+                Access::Read => "read-only",
+                Access::Write => "may be changed",
+            };
+            text.push_str(&format!("\nAdded folder: {} ({access}; write its paths whole)", folder.path));
+        }
         if !self.instructions.is_empty() {
             text.push_str("\n\n");
             text.push_str(self.instructions);
@@ -101,10 +110,22 @@ mod tests {
     #[test]
     fn the_surroundings_name_the_checks_and_end_with_the_instructions() {
         let checks = ["cargo test".to_owned()];
-        let mut surroundings =
-            Surroundings { workspace: "/w", platform: "linux", date: "2026-03-01", checks: &checks, instructions: "" };
+        let mut surroundings = Surroundings {
+            workspace: "/w",
+            platform: "linux",
+            date: "2026-03-01",
+            checks: &checks,
+            added: &[],
+            instructions: "",
+        };
         assert!(surroundings.text().ends_with("Checks: `cargo test`"));
         surroundings.instructions = "Use tabs.";
         assert!(surroundings.text().ends_with("Checks: `cargo test`\n\nUse tabs."));
+        let folder = |path: &str, access| AddedFolder { path: path.to_owned(), access };
+        let added = [folder("/a", Access::Read), folder("/b", Access::Write)];
+        surroundings.added = &added;
+        let told = "Added folder: /a (read-only; write its paths whole)\nAdded folder: /b (may be changed; write its \
+                    paths whole)\n\nUse tabs.";
+        assert!(surroundings.text().ends_with(told), "{}", surroundings.text());
     }
 }

@@ -6,7 +6,8 @@ use futures_core::Stream;
 use hames_agent::{AgentProblem, Driver, Prompt};
 use hames_context::{ProjectInstructions, Surroundings};
 use hames_protocol::port::Model;
-use hames_protocol::{Block, Command, Limits, RunResult, SessionId};
+use hames_protocol::{Access, AddedFolder, Block, Command, Limits, RunResult, SessionId};
+use hames_sandbox::Mode;
 
 use crate::builder::Builder;
 use crate::project;
@@ -21,6 +22,7 @@ pub struct Agent {
     pub(crate) checks: Vec<String>,
     pub(crate) protect: Vec<String>,
     pub(crate) unprotect: Vec<String>,
+    pub(crate) added: Vec<AddedFolder>,
     pub(crate) limits: Limits,
     pub(crate) sandbox: String,
 }
@@ -75,11 +77,17 @@ impl Agent {
         let platform = format!("{} {}", std::env::consts::OS, std::env::consts::ARCH);
         let date = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
         let instructions = self.instructions().text;
+        // In a read-only sandbox nothing is written, whatever was asked for.
+        let is_read_only = self.sandbox == Mode::ReadOnly.as_str();
+        let access = |folder: &AddedFolder| if is_read_only { Access::Read } else { folder.access };
+        let added: Vec<AddedFolder> =
+            self.added.iter().map(|folder| AddedFolder { access: access(folder), ..folder.clone() }).collect();
         let surroundings = Surroundings {
             workspace: &workspace,
             platform: &platform,
             date: &date,
             checks: &self.checks,
+            added: &added,
             instructions: &instructions,
         };
         let prompt = Prompt {
@@ -88,6 +96,7 @@ impl Agent {
             limits: self.limits,
             protect: self.protect.clone(),
             unprotect: self.unprotect.clone(),
+            added: self.added.clone(),
             sandbox: self.sandbox.clone(),
         };
         let result = self.driver.run(prompt, commands).await;

@@ -7,15 +7,16 @@ use std::sync::Arc;
 use hames_agent::{Driver, Ports};
 use hames_context::SystemPrompt;
 use hames_protocol::port::{Blobs, Model, Observer, Sandbox, Toolbox, Verifier, Workspace};
-use hames_protocol::{Entry, LOG_FORMAT, Limits, Opened, Record, SessionId};
+use hames_protocol::{AddedFolder, Entry, LOG_FORMAT, Limits, Opened, Record, SessionId};
 use hames_sandbox::{
-    Bubblewrap, GitIdentity, Mode, ProcessLimits, Protection, ProtectionConfig, SandboxConfig, TestFiles, Toolchains,
-    Unconfined, WorkspaceFiles,
+    AddedFolders, Bubblewrap, GitIdentity, Mode, ProcessLimits, Protection, ProtectionConfig, SandboxConfig, TestFiles,
+    Toolchains, Unconfined, WorkspaceFiles,
 };
 use hames_session::{OpenSession, Store};
 use hames_tool::Registry;
 use hames_verify::{Checks, ChecksConfig};
 
+use crate::added::{self, Folders, Neighbours};
 use crate::agent::Agent;
 use crate::clock::SystemClock;
 use crate::observer::Silent;
@@ -64,6 +65,7 @@ pub struct Builder {
     checks: Vec<String>,
     protect: Vec<String>,
     unprotect: Vec<String>,
+    added: Vec<AddedFolder>,
     limits: Limits,
     isolation: Option<Isolation>,
     identity: Option<GitIdentity>,
@@ -83,6 +85,8 @@ pub struct Standing {
     pub protect: Vec<String>,
     /// Globs that are left open as well.
     pub unprotect: Vec<String>,
+    /// Folders that are added as well; one that is the workspace or lies in it is left out.
+    pub added: Vec<AddedFolder>,
     /// How commands are kept apart when nothing else says so.
     pub isolation: Option<Isolation>,
 }
@@ -95,6 +99,7 @@ impl Builder {
             checks: Vec::new(),
             protect: Vec::new(),
             unprotect: Vec::new(),
+            added: Vec::new(),
             limits: Limits::default(),
             isolation: None,
             identity: None,
@@ -127,6 +132,12 @@ impl Builder {
     /// Leaves paths open that would be protected.
     pub fn unprotect(mut self, glob: impl Into<String>) -> Self {
         self.unprotect.push(glob.into());
+        self
+    }
+
+    /// Adds a folder beside the workspace that file tools and commands reach at its own path.
+    pub fn add_folder(mut self, folder: AddedFolder) -> Self {
+        self.added.push(folder);
         self
     }
 
@@ -192,7 +203,7 @@ impl Builder {
         let (session, root) = self.open_session()?;
         let (folder, is_new) = (session.folder.clone(), session.records.is_empty());
         self.take_over(&session.records);
-        self.add_standing();
+        self.add_standing(&root);
         self.wire(session, root).inspect_err(|_| {
             // A session that never began is nothing that anybody should find in a list.
             if is_new {
@@ -206,10 +217,15 @@ impl Builder {
         let protect = self.protect.iter().cloned().chain(check_scripts(&root, &self.checks)).collect();
         let config = ProtectionConfig { tests, protect, unprotect: self.unprotect.clone() };
         let protection = Arc::new(Protection::new(&root, config).map_err(BuildProblem::new)?);
-        let sandbox = self.sandbox(&root, &session.private, &protection)?;
+        let sessions = self.sessions.clone().or_else(sessions_folder);
+        let added = Neighbours::of(&root, sessions.as_deref()).admit(&self.added)?;
+        let opened_folders = added::opened(&added)?;
+        let isolation = self.isolation.unwrap_or(Isolation::WorkspaceWrite);
+        let config = sandbox_config(isolation, &root, &session.private, &protection, &opened_folders);
+        let sandbox = sandbox(isolation, SandboxConfig { identity: self.identity.clone(), ..config })?;
         let (tmp, untouched) = (session.private.join("tmp"), session.private.join("untouched"));
-        let workspace: Arc<dyn Workspace> =
-            Arc::new(WorkspaceFiles::open(&root, Some(tmp), protection).map_err(BuildProblem::new)?);
+        let files = WorkspaceFiles::open(&root, Some(tmp), protection).map_err(BuildProblem::new)?;
+        let workspace: Arc<dyn Workspace> = Arc::new(files.with_folders(&opened_folders).map_err(BuildProblem::new)?);
         let blobs: Arc<dyn Blobs> = Arc::new(session.blobs);
         let verifier: Arc<dyn Verifier> = Arc::new(Checks::new(
             ChecksConfig { commands: self.checks.clone(), copy: untouched.clone(), timeout_ms: CHECK_TIMEOUT_MS },
@@ -242,6 +258,7 @@ impl Builder {
             checks: self.checks,
             protect: self.protect,
             unprotect: self.unprotect,
+            added,
             limits: self.limits,
             sandbox: mode,
         })
@@ -263,13 +280,18 @@ impl Builder {
         inherit(&mut self.checks, &last.checks);
         inherit(&mut self.protect, &last.protect);
         inherit(&mut self.unprotect, &last.unprotect);
+        if self.added.is_empty() {
+            self.added.clone_from(&last.added);
+        }
         if self.isolation.is_none() && last.sandbox == Mode::ReadOnly.as_str() {
             self.isolation = Some(Isolation::ReadOnly);
         }
     }
 
-    fn add_standing(&mut self) {
+    fn add_standing(&mut self, root: &Path) {
         let standing = std::mem::take(&mut self.standing);
+        let folders = Folders { asked: std::mem::take(&mut self.added), standing: standing.added };
+        self.added = Neighbours::of(root, None).joined(folders);
         let add = |mine: &mut Vec<String>, more: Vec<String>| {
             for one in more {
                 if !mine.contains(&one) {
@@ -315,39 +337,33 @@ impl Builder {
             }
         }
     }
-
-    fn sandbox(
-        &self,
-        root: &Path,
-        private: &Path,
-        protection: &Arc<Protection>,
-    ) -> Result<Arc<dyn Sandbox>, BuildProblem> {
-        let isolation = self.isolation.unwrap_or(Isolation::WorkspaceWrite);
-        sandbox(isolation, root, private, protection, self.identity.clone())
-    }
 }
 
-fn sandbox(
+/// What a sandbox is told, but for who commits are made by.
+fn sandbox_config(
     isolation: Isolation,
     root: &Path,
     private: &Path,
     protection: &Arc<Protection>,
-    identity: Option<GitIdentity>,
-) -> Result<Arc<dyn Sandbox>, BuildProblem> {
+    added: &AddedFolders,
+) -> SandboxConfig {
     let mode = match isolation {
         Isolation::ReadOnly => Mode::ReadOnly,
         Isolation::WorkspaceWrite | Isolation::Off => Mode::WorkspaceWrite,
     };
-    let config = SandboxConfig {
+    SandboxConfig {
         root: root.to_owned(),
         mode,
         state: private.to_owned(),
         protection: Arc::clone(protection),
-        identity,
+        identity: None,
         toolchains: toolchains(),
-        read_only: Vec::new(),
+        added: added.clone(),
         limits: ProcessLimits::default(),
-    };
+    }
+}
+
+fn sandbox(isolation: Isolation, config: SandboxConfig) -> Result<Arc<dyn Sandbox>, BuildProblem> {
     Ok(match isolation {
         Isolation::Off => Arc::new(Unconfined::new(config).map_err(BuildProblem::new)?),
         Isolation::ReadOnly | Isolation::WorkspaceWrite => {
@@ -380,13 +396,17 @@ impl LoneSandbox {
         isolation: Isolation,
         protection: ProtectionConfig,
         identity: Option<GitIdentity>,
+        folders: Folders,
     ) -> Result<Self, BuildProblem> {
         let root = real(workspace)?;
+        let neighbours = Neighbours::of(&root, sessions_folder().as_deref());
+        let added = neighbours.admit(&neighbours.joined(folders))?;
         let protection = Arc::new(Protection::new(&root, protection).map_err(BuildProblem::new)?);
         let private = tempfile::Builder::new().prefix("hames-").tempdir().map_err(|error| {
             BuildProblem(format!("No private folder can be made in the system's folder for temporary files: {error}."))
         })?;
-        let sandbox = sandbox(isolation, &root, private.path(), &protection, identity)?;
+        let config = sandbox_config(isolation, &root, private.path(), &protection, &added::opened(&added)?);
+        let sandbox = sandbox(isolation, SandboxConfig { identity, ..config })?;
         Ok(Self { sandbox, _private: private })
     }
 }

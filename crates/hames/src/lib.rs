@@ -16,6 +16,7 @@
 //! # }
 //! ```
 
+mod added;
 mod agent;
 mod builder;
 mod clock;
@@ -23,6 +24,7 @@ mod observer;
 mod plain_file;
 mod project;
 
+pub use added::Folders;
 pub use agent::Agent;
 pub use builder::{BuildProblem, Builder, Isolation, LoneSandbox, SessionChoice, Standing, sessions_folder};
 pub use clock::SystemClock;

@@ -19,7 +19,7 @@ pub enum ChangeKind {
 /// One changed file, with what it held before and after.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileChange {
-    /// Relative to the workspace root, with `/`.
+    /// Relative to the workspace root, with `/`; absolute in a folder that was added.
     pub path: String,
     /// How it changed.
     pub change: ChangeKind,

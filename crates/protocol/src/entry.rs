@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AttemptNo, Baseline, Block, BootId, Call, CallId, Command, Decision, Digest, Epoch, Examination, FileChange,
-    Judgement, Limits, ModelFailure, ModelInfo, Outcome, Probe, Reply, RunId, Seq, SessionId, ToolResult,
-    UntouchedCounts, Usage,
+    AddedFolder, AttemptNo, Baseline, Block, BootId, Call, CallId, Command, Decision, Digest, Epoch, Examination,
+    FileChange, Judgement, Limits, ModelFailure, ModelInfo, Outcome, Probe, Reply, RunId, Seq, SessionId, Survey,
+    ToolResult, UntouchedCounts, Usage,
 };
 
 /// The version of the log's format, written in the first record.
@@ -68,6 +68,8 @@ pub enum Entry {
     Noticed(Notice),
     /// A broken record was set aside when the log was opened.
     Repaired(Repaired),
+    /// The workspace was looked at for the last time in a run that may have changed it.
+    Surveyed(Survey),
     /// The run yielded.
     RunEnded(RunEnded),
 }
@@ -106,6 +108,9 @@ pub struct RunStarted {
     pub protect: Vec<String>,
     /// Globs that are left open on request, in gitignore syntax.
     pub unprotect: Vec<String>,
+    /// Folders that were added to the workspace.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub added: Vec<AddedFolder>,
     /// The sandbox's mode, for example `workspace-write`.
     pub sandbox: String,
     /// The digest of the head sent with every request.

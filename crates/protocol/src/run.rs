@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ChangeKind, Usage};
+use crate::{Access, ChangeKind, FileChange, Usage};
 
 /// The bounds of a run. One reply may overshoot a bound, never two.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -69,6 +69,15 @@ pub enum Command {
     },
 }
 
+/// A folder beside the workspace that file tools and commands reach at its own path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddedFolder {
+    /// Its real path.
+    pub path: String,
+    /// What may be done in it.
+    pub access: Access,
+}
+
 /// A guard that fired, as the result lists it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuardFired {
@@ -85,10 +94,30 @@ pub struct GuardFired {
 /// A changed file, as the result lists it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangedFile {
-    /// Relative to the workspace root.
+    /// Relative to the workspace root; absolute in a folder that was added.
     pub path: String,
     /// How it changed.
     pub change: ChangeKind,
+    /// Whether an ignore file leaves it out; told in JSON only when it is so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ignored: bool,
+}
+
+/// The last look at the workspace and at the folders added to it, when a run is about to end.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Survey {
+    /// What changed since the look before.
+    pub changes: Vec<FileChange>,
+    /// Ignored files that were created or changed during the run, at most [`Survey::LISTED`], those in folders of caches
+    /// and packages last.
+    pub ignored: Vec<ChangedFile>,
+    /// How many more of those there are.
+    pub not_listed: u64,
+}
+
+impl Survey {
+    /// The most ignored files that are listed.
+    pub const LISTED: usize = 100;
 }
 
 /// The one result of a run: what `--output-format json` prints.
@@ -118,8 +147,11 @@ pub struct RunResult {
     pub cost_usd: Option<f64>,
     /// Active time, in milliseconds.
     pub duration_ms: u64,
-    /// Files that differ from before the run.
+    /// Files that differ from before the run; ignored ones that were created or changed come last.
     pub files_changed: Vec<ChangedFile>,
+    /// How many more ignored files were created or changed than are listed.
+    #[serde(default)]
+    pub files_not_listed: u64,
     /// The evidence behind the verdict, a line for each check.
     pub evidence: Vec<crate::CheckEvidence>,
     /// The sandbox that effects ran in, for example `workspace-write` or `off`.

@@ -16,7 +16,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 /// How many links one path may go through; the kernel's own bound.
-const MAX_LINKS: usize = 40;
+pub(crate) const MAX_LINKS: usize = 40;
 /// The longest path, in bytes; the kernel's own bound.
 const MAX_PATH: usize = 4096;
 /// How often a path is resolved again when something else moved names meanwhile.
@@ -127,11 +127,20 @@ impl Spot {
     }
 }
 
+/// Which way a path went.
+#[derive(Debug)]
+pub(crate) enum Way {
+    /// It stayed beneath the folder and led here.
+    Within(Spot),
+    /// It left the folder for this absolute path, of which nothing was looked at.
+    Out(PathBuf),
+}
+
 /// A folder beneath which all paths stay.
 #[derive(Debug)]
 pub(crate) struct Jail {
     root: OwnedFd,
-    /// The absolute paths by which the folder is known; an absolute path must begin with one of them.
+    /// The absolute paths by which the folder is known, the real one first; an absolute path must begin with one.
     names: Vec<PathBuf>,
 }
 
@@ -154,9 +163,10 @@ impl Jail {
     }
 
     /// Finds where a path leads, following links by hand.
-    pub(crate) fn resolve(&self, path: &Path) -> Result<Spot, Refusal> {
+    pub(crate) fn resolve(&self, path: &Path) -> Result<Way, Refusal> {
         let mut todo = Vec::new();
-        push_parts(&mut todo, self.beneath(path).ok_or(Refusal::Outside)?);
+        let Some(beneath) = self.beneath(path) else { return Ok(Way::Out(path.to_owned())) };
+        push_parts(&mut todo, beneath);
         let mut folder = self.folder(&[])?;
         let mut trail: Vec<OsString> = Vec::new();
         let mut missing: Vec<OsString> = Vec::new();
@@ -164,7 +174,9 @@ impl Jail {
         while let Some(part) = todo.pop() {
             if part == ".." {
                 if missing.pop().is_none() {
-                    trail.pop().ok_or(Refusal::Outside)?;
+                    if trail.pop().is_none() {
+                        return Ok(Way::Out(self.above(todo)));
+                    }
                     folder = self.folder(&trail)?;
                 }
                 continue;
@@ -192,18 +204,33 @@ impl Jail {
                     trail.clear();
                     folder = self.folder(&[])?;
                 }
-                push_parts(&mut todo, self.beneath(&target).ok_or(Refusal::Outside)?);
+                let Some(beneath) = self.beneath(&target) else {
+                    return Ok(Way::Out(
+                        target.into_iter().map(OsStr::to_owned).chain(todo.into_iter().rev()).collect(),
+                    ));
+                };
+                push_parts(&mut todo, beneath);
             } else if metadata.is_dir() {
                 trail.push(part);
                 folder = file.into();
             } else if todo.is_empty() {
-                return Ok(Spot { folder, rest: vec![part], metadata: Some(metadata) });
+                return Ok(Way::Within(Spot { folder, rest: vec![part], metadata: Some(metadata) }));
             } else {
                 return Err(Refusal::NotAFolder);
             }
         }
         let metadata = if missing.is_empty() { Some(metadata_of(&folder)?) } else { None };
-        Ok(Spot { folder, rest: missing, metadata })
+        Ok(Way::Within(Spot { folder, rest: missing, metadata }))
+    }
+
+    /// The absolute path of what is still to do one step above this folder. Its real path has no links, so going up is a
+    /// matter of names alone.
+    fn above(&self, mut todo: Vec<OsString>) -> PathBuf {
+        let mut at = self.names.first().and_then(|name| name.parent()).unwrap_or(Path::new("/"));
+        while todo.pop_if(|part| *part == "..").is_some() {
+            at = at.parent().unwrap_or(at);
+        }
+        at.iter().map(OsStr::to_owned).chain(todo.into_iter().rev()).collect()
     }
 
     /// Where a folder and the names beneath it really lie now, relative to this folder; read from the descriptors.

@@ -3,7 +3,7 @@
 //! A look compares what the system says of each file (size, times, inode, mode) and reads only those that differ. A
 //! file once known stays watched, so that editing a `.gitignore` hides no change and invents none.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -17,6 +17,7 @@ use ignore::WalkState;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
+use crate::ignored;
 use crate::jail::{Jail, spell, unspell};
 use crate::replace::is_draft;
 use crate::walk::{self, Show};
@@ -73,51 +74,91 @@ impl Seen {
 /// All files as last seen.
 #[derive(Debug, Default)]
 pub(crate) struct Manifest {
-    /// When the first look began, in nanoseconds since 1970.
+    /// When the first look began, by the clock that stamps files, in nanoseconds since 1970.
     began_ns: i64,
     files: HashMap<String, Seen>,
     /// A `.gitignore` changed since the last look, so that old files may come into view.
     rules_changed: bool,
 }
 
-/// The stored form; files are sorted by path.
-#[derive(Debug, Serialize, Deserialize)]
-struct Stored {
+/// The stored form of the workspace's manifest, and within it those of the folders that were added to it.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Kept {
     version: u32,
     began_ns: i64,
+    /// Sorted by path.
     files: Vec<(String, Digest, Option<Stamp>)>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    added: BTreeMap<String, Kept>,
+}
+
+/// The name of the workspace among the folders.
+const WORKSPACE: &str = ".";
+
+impl Kept {
+    /// Takes up the manifest of a folder, by the path that names it.
+    pub(crate) fn put(&mut self, folder: String, manifest: &Manifest) {
+        let seen = |(path, seen): (&String, &Seen)| (path.clone(), seen.digest.clone(), seen.stamp);
+        let mut files: Vec<_> = manifest.files.iter().map(seen).collect();
+        files.sort_by(|a, b| a.0.cmp(&b.0));
+        let of_folder = Self { version: VERSION, began_ns: manifest.began_ns, files, added: BTreeMap::new() };
+        if folder == WORKSPACE {
+            let added = std::mem::take(&mut self.added);
+            *self = Self { added, ..of_folder };
+        } else {
+            self.added.insert(folder, of_folder);
+        }
+    }
+
+    /// The manifest of a folder with the changes that were recorded after it; none when it was not kept.
+    pub(crate) fn take(&mut self, folder: &str, changes: &[FileChange]) -> Option<Manifest> {
+        let (began_ns, files) = if folder == WORKSPACE {
+            (self.began_ns, std::mem::take(&mut self.files))
+        } else {
+            let kept = self.added.remove(folder)?;
+            (kept.began_ns, kept.files)
+        };
+        let seen = |(path, digest, stamp)| (path, Seen { digest, stamp, met: AtomicBool::new(false) });
+        let files = files.into_iter().map(seen).collect();
+        let mut manifest = Manifest { began_ns, files, rules_changed: false };
+        for change in changes {
+            manifest.record(change);
+        }
+        Some(manifest)
+    }
+
+    /// The stored bytes.
+    pub(crate) fn encode(&self) -> io::Result<Vec<u8>> {
+        Ok(serde_json::to_vec(self)?)
+    }
+
+    /// Reads the stored bytes.
+    pub(crate) fn decode(bytes: &[u8]) -> io::Result<Self> {
+        let kept: Self = serde_json::from_slice(bytes)?;
+        if kept.version != VERSION {
+            let text = format!("The manifest has format {}, and this version reads format {VERSION}.", kept.version);
+            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+        }
+        Ok(kept)
+    }
 }
 
 impl Manifest {
     /// Looks at everything for the first time.
     pub(crate) fn begin(root: &Path, jail: &Jail) -> io::Result<Self> {
-        let mut manifest = Self { began_ns: now_ns(), ..Self::default() };
+        let mut manifest = Self { began_ns: ignored::file_clock_ns(), ..Self::default() };
         manifest.look(root, jail)?;
         Ok(manifest)
     }
 
-    /// The stored form.
-    pub(crate) fn encode(&self) -> io::Result<Vec<u8>> {
-        let mut files: Vec<_> =
-            self.files.iter().map(|(path, seen)| (path.clone(), seen.digest.clone(), seen.stamp)).collect();
-        files.sort_by(|a, b| a.0.cmp(&b.0));
-        Ok(serde_json::to_vec(&Stored { version: VERSION, began_ns: self.began_ns, files })?)
+    /// When the first look began, by the clock that stamps files, in nanoseconds since 1970; none before that.
+    pub(crate) fn began_ns(&self) -> Option<i64> {
+        (self.began_ns > 0).then_some(self.began_ns)
     }
 
-    /// Reads the stored form and takes in the changes that were recorded after it.
-    pub(crate) fn decode(bytes: &[u8], changes: &[FileChange]) -> io::Result<Self> {
-        let stored: Stored = serde_json::from_slice(bytes)?;
-        if stored.version != VERSION {
-            let text = format!("The manifest has format {}, and this version reads format {VERSION}.", stored.version);
-            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
-        }
-        let seen = |(path, digest, stamp)| (path, Seen { digest, stamp, met: AtomicBool::new(false) });
-        let files = stored.files.into_iter().map(seen).collect();
-        let mut manifest = Self { began_ns: stored.began_ns, files, rules_changed: false };
-        for change in changes {
-            manifest.record(change);
-        }
-        Ok(manifest)
+    /// Whether a file of this name is among those that are watched.
+    pub(crate) fn knows(&self, path: &str) -> bool {
+        self.files.contains_key(path)
     }
 
     /// Takes in a change that is accounted for already.

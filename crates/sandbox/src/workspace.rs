@@ -1,4 +1,4 @@
-//! The files of a workspace for the tools: found, read, replaced and watched, all beneath one folder descriptor.
+//! The files of a workspace for the tools: found, read, replaced and watched, each folder beneath its own descriptor.
 
 use std::ffi::OsString;
 use std::fs::Metadata;
@@ -6,21 +6,19 @@ use std::io::{self, Read as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use hames_protocol::port::{Expected, FileContent, FileKind, Landing, PathProblem, Workspace};
-use hames_protocol::{ChangeKind, Digest, FileChange};
+use hames_protocol::{ChangeKind, Digest, FileChange, Survey};
 use rustix::fs::Access;
 use rustix::io::Errno;
 
 use crate::Protection;
-use crate::jail::{self, Jail, Refusal, Spot, spell};
-use crate::manifest::{self, Manifest};
+use crate::ignored;
+use crate::jail::{self, Refusal, spell};
+use crate::manifest::{self, Kept, Manifest};
 use crate::replace::{self, Bits, Draft};
-
-/// Where the session's private folder lies for tools and commands.
-const TMP: &str = "/tmp";
-const TMP_RULE: &str = "file tools only read the session's /tmp; `bash` can write there";
+use crate::roots::{AddedFolders, Root, Roots};
 
 /// Why the files of a workspace cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -52,11 +50,10 @@ pub enum WorkspaceProblem {
 #[derive(Debug)]
 pub struct WorkspaceFiles {
     root: PathBuf,
-    jail: Jail,
-    tmp: Option<Jail>,
+    roots: Roots,
     private_tmp: Option<PathBuf>,
+    added: Vec<PathBuf>,
     protection: Arc<Protection>,
-    manifest: Mutex<Manifest>,
 }
 
 impl WorkspaceFiles {
@@ -70,51 +67,39 @@ impl WorkspaceFiles {
         private_tmp: Option<PathBuf>,
         protection: Arc<Protection>,
     ) -> Result<Self, WorkspaceProblem> {
-        let problem = |folder: &Path, why: io::Error| match Errno::from_io_error(&why) {
-            Some(Errno::NOSYS | Errno::PERM) => WorkspaceProblem::NoConfinement,
-            _ => WorkspaceProblem::Folder { folder: folder.to_owned(), why },
-        };
         let real = root.canonicalize().map_err(|why| problem(root, why))?;
         if protection.root() != real {
             return Err(WorkspaceProblem::OtherRoot { protected: protection.root().to_owned(), root: real });
         }
         let given = std::path::absolute(root).map_err(|why| problem(root, why))?;
-        let jail = Jail::open(&real, vec![real.clone(), given]).map_err(|why| problem(root, why))?;
+        let mut roots = vec![Root::workspace(given, Arc::clone(&protection)).map_err(|why| problem(root, why))?];
         let private_tmp = private_tmp.map(|folder| folder.canonicalize().unwrap_or(folder));
-        let open_tmp = |folder: PathBuf| Jail::open(&folder, vec![TMP.into()]).map_err(|why| problem(&folder, why));
-        let tmp = private_tmp.clone().map(open_tmp).transpose()?;
-        Ok(Self { root: real, jail, tmp, private_tmp, protection, manifest: Mutex::default() })
-    }
-
-    /// The jail that a path as written belongs to, with where it leads there.
-    fn spot(&self, path: &str) -> Result<(&Jail, Spot), Refusal> {
-        let as_path = Path::new(path);
-        let jail = match &self.tmp {
-            Some(tmp) if self.jail.beneath(as_path).is_none() => tmp,
-            _ => &self.jail,
-        };
-        jail.resolve(as_path).map(|spot| (jail, spot))
-    }
-
-    fn landing(&self, jail: &Jail, spot: &Spot) -> Result<Landing, Refusal> {
-        let path = jail.path_of(&spot.folder, &spot.rest)?;
-        let kind = spot.kind();
-        if !std::ptr::eq(jail, &self.jail) {
-            let path: PathBuf = [Path::new(TMP), &path].iter().filter(|part| !part.as_os_str().is_empty()).collect();
-            let path = spell(&path);
-            return Ok(Landing { path, kind, protected: Some(TMP_RULE.to_owned()) });
+        if let Some(folder) = &private_tmp {
+            roots.push(Root::tmp(folder.clone()).map_err(|why| problem(folder, why))?);
         }
-        let path = if path.as_os_str().is_empty() { ".".to_owned() } else { spell(&path) };
-        let by_inode = || {
-            let metadata = spot.metadata.as_ref().filter(|metadata| metadata.is_file() && metadata.nlink() > 1)?;
-            self.protection.rule_of_inode(metadata.dev(), metadata.ino())
-        };
-        let protected = self.protection.rule(&path, kind).or_else(by_inode).map(str::to_owned);
-        Ok(Landing { path, kind, protected })
+        Ok(Self { root: real, roots: Roots(roots), private_tmp, added: Vec::new(), protection })
+    }
+
+    /// Opens further folders, which are then reached by their absolute paths.
+    ///
+    /// # Errors
+    /// When one cannot be opened.
+    pub fn with_folders(mut self, folders: &AddedFolders) -> Result<Self, WorkspaceProblem> {
+        let to_read =
+            folders.read_only.iter().map(|path| Root::added_to_read(path.clone()).map_err(|why| problem(path, why)));
+        let to_write = folders
+            .writable
+            .iter()
+            .map(|protection| Root::added(Arc::clone(protection)).map_err(|why| problem(protection.root(), why)));
+        let added = to_read.chain(to_write).collect::<Result<Vec<Root>, _>>()?;
+        self.added.extend(added.iter().map(|root| root.path.clone()));
+        // After the workspace, before what is shown as /tmp: one of them may lie there.
+        self.roots.0.splice(1..1, added);
+        Ok(self)
     }
 
     fn read_once(&self, path: &str, limit: u64) -> Result<Result<FileContent, PathProblem>, Refusal> {
-        let (jail, spot) = self.spot(path)?;
+        let (root, spot) = self.roots.resolve(Path::new(path))?;
         if let Some(problem) = not_a_file(path, spot.kind()) {
             return Ok(Err(problem));
         }
@@ -133,7 +118,7 @@ impl WorkspaceFiles {
         if read > limit {
             return too_large(read);
         }
-        let landing = self.landing(jail, &spot)?;
+        let landing = root.landing(&spot)?;
         let digest = Digest::of(&bytes);
         Ok(Ok(FileContent { path: landing.path, bytes, digest, mode: metadata.mode() & 0o7777 }))
     }
@@ -147,8 +132,8 @@ impl WorkspaceFiles {
         expected: &Expected,
         new: Bits<'_>,
     ) -> Result<Result<FileChange, PathProblem>, Refusal> {
-        let (jail, spot) = self.spot(path)?;
-        let landing = self.landing(jail, &spot)?;
+        let (root, spot) = self.roots.resolve(Path::new(path))?;
+        let landing = root.landing(&spot)?;
         if let Some(rule) = landing.protected {
             return Ok(Err(PathProblem::Protected { path: path.to_owned(), rule }));
         }
@@ -172,11 +157,11 @@ impl WorkspaceFiles {
         let draft = Draft::write(&folder, bytes, old.as_ref().map_or(new, Bits::Of))?;
 
         // The folder may have moved since it was opened: what counts is where it lies now.
-        let lands = spell(&jail.path_of(&folder, std::slice::from_ref(name))?);
-        if let Some(rule) = self.protection.rule(&lands, FileKind::File) {
+        let lands = spell(&root.jail.path_of(&folder, std::slice::from_ref(name))?);
+        if let Some(rule) = root.rule(&lands, FileKind::File) {
             return Ok(Err(PathProblem::Protected { path: path.to_owned(), rule: rule.to_owned() }));
         }
-        let mut manifest = self.manifest();
+        let mut manifest = root.manifest();
         let published = match &old {
             None => draft.publish_new(name),
             Some(old) => match jail::entry(&folder, name) {
@@ -197,13 +182,13 @@ impl WorkspaceFiles {
         let kind = if before.is_some() { ChangeKind::Modified } else { ChangeKind::Added };
         let change = FileChange { path: lands, change: kind, before, after: Some(after) };
         manifest.record(&change);
-        Ok(Ok(change))
+        Ok(Ok(root.told(change)))
     }
 
     /// One attempt of `remove`.
     fn remove_once(&self, path: &str, expected: &Digest) -> Result<Result<FileChange, PathProblem>, Refusal> {
-        let (jail, spot) = self.spot(path)?;
-        let landing = self.landing(jail, &spot)?;
+        let (root, spot) = self.roots.resolve(Path::new(path))?;
+        let landing = root.landing(&spot)?;
         let protected = |rule| Ok(Err(PathProblem::Protected { path: path.to_owned(), rule }));
         if let Some(rule) = landing.protected {
             return protected(rule);
@@ -221,11 +206,11 @@ impl WorkspaceFiles {
         };
 
         // The folder may have moved since it was opened: what counts is where it lies now.
-        let lands = spell(&jail.path_of(&spot.folder, std::slice::from_ref(name))?);
-        if let Some(rule) = self.protection.rule(&lands, FileKind::File) {
+        let lands = spell(&root.jail.path_of(&spot.folder, std::slice::from_ref(name))?);
+        if let Some(rule) = root.rule(&lands, FileKind::File) {
             return protected(rule.to_owned());
         }
-        let mut manifest = self.manifest();
+        let mut manifest = root.manifest();
         match jail::entry(&spot.folder, name) {
             Ok((_, now)) if same_file(&old, &now) => replace::unlink(&spot.folder, name)?,
             Ok(_) | Err(Refusal::System(Errno::NOENT)) => return Ok(Err(PathProblem::Changed(path.to_owned()))),
@@ -234,11 +219,7 @@ impl WorkspaceFiles {
         let before = manifest::state_of_file(expected, &old);
         let change = FileChange { path: lands, change: ChangeKind::Deleted, before: Some(before), after: None };
         manifest.record(&change);
-        Ok(Ok(change))
-    }
-
-    fn manifest(&self) -> MutexGuard<'_, Manifest> {
-        self.manifest.lock().unwrap_or_else(PoisonError::into_inner)
+        Ok(Ok(root.told(change)))
     }
 }
 
@@ -251,9 +232,13 @@ impl Workspace for WorkspaceFiles {
         self.private_tmp.as_deref()
     }
 
+    fn added(&self) -> &[PathBuf] {
+        &self.added
+    }
+
     fn locate(&self, path: &str) -> Result<Landing, PathProblem> {
         jail::check_text(path)?;
-        let located = jail::retry(|| self.spot(path).and_then(|(jail, spot)| self.landing(jail, &spot)));
+        let located = jail::retry(|| self.roots.resolve(Path::new(path)).and_then(|(root, spot)| root.landing(&spot)));
         located.map_err(|refusal| refusal.problem(path))
     }
 
@@ -280,28 +265,67 @@ impl Workspace for WorkspaceFiles {
     }
 
     fn begin(&self) -> io::Result<Vec<u8>> {
-        let manifest = Manifest::begin(&self.root, &self.jail)?;
-        let bytes = manifest.encode()?;
-        *self.manifest() = manifest;
-        Ok(bytes)
+        let mut kept = Kept::default();
+        for root in self.roots.observed() {
+            let manifest = Manifest::begin(&root.path, &root.jail)?;
+            kept.put(root.name(), &manifest);
+            *root.manifest() = manifest;
+        }
+        kept.encode()
     }
 
     fn adopt(&self, manifest: &[u8], changes: &[FileChange]) -> io::Result<()> {
-        let manifest = Manifest::decode(manifest, changes)?;
-        for draft in manifest::drafts(&self.root)? {
-            // One that cannot be removed is never reported as a change, and does no harm.
-            let _ = self.jail.remove_plain(&draft);
+        let mut kept = Kept::decode(manifest)?;
+        for root in self.roots.observed() {
+            let changes: Vec<FileChange> = changes.iter().filter_map(|change| root.own(change)).collect();
+            let manifest = match kept.take(&root.name(), &changes) {
+                Some(manifest) => manifest,
+                // It was added since.
+                None => Manifest::begin(&root.path, &root.jail)?,
+            };
+            for draft in manifest::drafts(&root.path)? {
+                // One that cannot be removed is never reported as a change, and does no harm.
+                let _ = root.jail.remove_plain(&draft);
+            }
+            *root.manifest() = manifest;
         }
-        *self.manifest() = manifest;
         Ok(())
     }
 
     fn observe(&self) -> io::Result<Vec<FileChange>> {
-        self.manifest().look(&self.root, &self.jail)
+        let mut changes = Vec::new();
+        for root in self.roots.observed() {
+            let seen = root.manifest().look(&root.path, &root.jail)?;
+            changes.extend(seen.into_iter().map(|change| root.told(change)));
+        }
+        Ok(changes)
+    }
+
+    fn survey(&self) -> io::Result<Survey> {
+        let mut survey = Survey { changes: self.observe()?, ..Survey::default() };
+        let mut found = Vec::new();
+        for root in self.roots.observed() {
+            let manifest = root.manifest();
+            let Some(began_ns) = manifest.began_ns() else { continue };
+            let changed = ignored::changed_since(&root.path, began_ns, &|path| manifest.knows(path))?;
+            found.extend(changed.into_iter().map(|file| root.told_of(file)));
+        }
+        survey.not_listed = found.len().saturating_sub(Survey::LISTED) as u64;
+        found.truncate(Survey::LISTED);
+        survey.ignored = found;
+        Ok(survey)
     }
 
     fn protected_files(&self) -> io::Result<Vec<String>> {
         self.protection.files()
+    }
+}
+
+/// The problem with opening a folder.
+fn problem(folder: &Path, why: io::Error) -> WorkspaceProblem {
+    match Errno::from_io_error(&why) {
+        Some(Errno::NOSYS | Errno::PERM) => WorkspaceProblem::NoConfinement,
+        _ => WorkspaceProblem::Folder { folder: folder.to_owned(), why },
     }
 }
 

@@ -8,6 +8,7 @@ use hames_protocol::{Digest, Guard, Problem, Status, ToolResult};
 use serde_json::{Value, json};
 
 use crate::blocking::lock;
+use crate::instruction::Instructions;
 
 /// The largest file that is read or searched, in bytes.
 pub(crate) const READ_LIMIT_BYTES: u64 = 64 * 1024 * 1024;
@@ -20,6 +21,7 @@ pub(crate) const EDIT_LIMIT_BYTES: u64 = 10 * 1024 * 1024;
 pub(crate) struct Files {
     pub(crate) workspace: Arc<dyn Workspace>,
     pub(crate) seen: Arc<Seen>,
+    pub(crate) instructions: Arc<Instructions>,
 }
 
 /// For each path, the digest of the content that the model last read or wrote there.

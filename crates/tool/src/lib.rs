@@ -10,6 +10,7 @@ mod builtin;
 mod excerpt;
 mod files;
 mod image;
+mod instruction;
 mod near_miss;
 mod patch;
 mod registry;

@@ -26,7 +26,7 @@ pub(crate) struct Target {
     /// The folder to walk, on the host.
     folder: PathBuf,
     /// What stands before an entry's path relative to `top` to make it a path of the workspace port.
-    prefix: &'static str,
+    prefix: String,
 }
 
 /// An entry that was found.
@@ -50,12 +50,16 @@ impl Target {
         if Path::new(&landing.path).is_relative() {
             let top = workspace.root().to_path_buf();
             let folder = if landing.path == "." { top.clone() } else { top.join(&landing.path) };
-            return Some(Self { top, folder, prefix: "" });
+            return Some(Self { top, folder, prefix: String::new() });
+        }
+        if let Some(top) = workspace.added().iter().find(|added| Path::new(&landing.path).starts_with(added)) {
+            let prefix = format!("{}/", top.to_string_lossy());
+            return Some(Self { top: top.clone(), folder: PathBuf::from(&landing.path), prefix });
         }
         let top = workspace.private_tmp()?.to_path_buf();
         let below = Path::new(&landing.path).strip_prefix("/tmp").ok()?;
         let folder = if below.as_os_str().is_empty() { top.clone() } else { top.join(below) };
-        Some(Self { top, folder, prefix: "/tmp/" })
+        Some(Self { top, folder, prefix: "/tmp/".to_owned() })
     }
 
     /// Walks the folder in the order of names, at most `depth` levels deep.
@@ -76,7 +80,7 @@ impl Target {
         depth: Option<usize>,
         reached: Arc<AtomicBool>,
     ) -> impl Iterator<Item = Found> + use<> {
-        let (top, folder, prefix) = (self.top.clone(), self.folder.clone(), self.prefix);
+        let (top, folder, prefix) = (self.top.clone(), self.folder.clone(), self.prefix.clone());
         let levels_above = folder.strip_prefix(start).map_or(0, |way| way.components().count());
         build(start, &folder, hidden, depth.map(|depth| depth + levels_above), reached).filter_map(move |entry| {
             let entry = entry.ok()?;

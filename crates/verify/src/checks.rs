@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use hames_protocol::port::{
-    Blobs, CommandSpec, Exit, Finished, Program, Sandbox, Tmp, Verifier, VerifyProblem, View, Workspace,
+    AddedView, Blobs, CommandSpec, Exit, Finished, Program, Sandbox, Tmp, Verifier, VerifyProblem, View, Workspace,
 };
 use hames_protocol::{Baseline, BoxFuture, CheckEvidence, Judgement, UntouchedCounts, Verdict};
 
@@ -207,7 +207,8 @@ impl Checks {
             env: Vec::new(),
             timeout_ms,
             tmp,
-            view,
+            // A check judges; what it changed in a folder of the user's would be nobody's work.
+            view: View { added: AddedView::ReadOnly, ..view },
             keep_output: None,
             capture_bytes,
         };

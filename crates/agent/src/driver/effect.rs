@@ -6,7 +6,7 @@ use hames_context::message_tokens;
 use hames_protocol::port::VerifyProblem;
 use hames_protocol::{
     AttemptEnded, AttemptResult, AttemptStarted, Baseline, BoxFuture, Call, CallId, Delta, Digest, EffectClass, Ended,
-    Entry, Event, Examination, Judgement, Probe, Request, SessionId, Status, ToolResult, UntouchedCounts,
+    Entry, Event, Examination, Judgement, Probe, Request, SessionId, Status, Survey, ToolResult, UntouchedCounts,
 };
 
 use super::{AgentProblem, Driver};
@@ -24,6 +24,7 @@ pub(super) enum Happened {
     Ran(ToolResult, u64),
     Probed(Probe),
     Judged(Result<Judgement, VerifyProblem>, u64),
+    Surveyed(Survey),
 }
 
 impl Driver {
@@ -43,6 +44,11 @@ impl Driver {
             EffectId::Run(call) => self.call(call).await?,
             EffectId::Probe(call) => self.probe(call),
             EffectId::Judge(call) => self.judge(call).await?,
+            EffectId::Survey => {
+                let workspace = Arc::clone(&self.ports.workspace);
+                // Nothing else waits for this thread by now. A workspace that is gone has nothing to tell.
+                Box::pin(async move { Happened::Surveyed(workspace.survey().unwrap_or_default()) })
+            }
         };
         if id == EffectId::Send {
             self.sync_beside();
@@ -175,6 +181,7 @@ impl Driver {
             }
             (_, Happened::Baselined(Ok(baseline))) => self.append(Entry::Baselined(baseline))?,
             (_, Happened::Baselined(Err(problem))) => self.append(Entry::NotBaselined(problem.to_string()))?,
+            (_, Happened::Surveyed(survey)) => self.append(Entry::Surveyed(survey))?,
             (_, Happened::Counted(counts)) => self.append(Entry::Counted(counts))?,
             (EffectId::Examine(call), Happened::Examined(examination)) => {
                 self.append(Entry::Examined(call, examination))?;

@@ -48,6 +48,7 @@ impl Sim {
             checks,
             protect: Vec::new(),
             unprotect: Vec::new(),
+            added: Vec::new(),
             sandbox: "workspace-write".into(),
             head: Digest::of("head"),
         })));
@@ -185,6 +186,7 @@ impl Sim {
             }
             EffectId::Baseline => self.append(Entry::Baselined(Baseline::default())),
             EffectId::Count => self.append(Entry::Counted(UntouchedCounts::default())),
+            EffectId::Survey => self.append(Entry::Surveyed(Survey::default())),
             EffectId::Examine(call) => {
                 let examination = self.examination();
                 self.append(Entry::Examined(call, examination));

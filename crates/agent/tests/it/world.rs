@@ -245,6 +245,10 @@ impl Workspace for OneChange {
         Ok(FileChange::between("left-behind", None, Some(Digest::of("x"))).into_iter().collect())
     }
 
+    fn survey(&self) -> std::io::Result<Survey> {
+        Ok(Survey::default())
+    }
+
     fn protected_files(&self) -> std::io::Result<Vec<String>> {
         Ok(Vec::new())
     }
@@ -395,6 +399,7 @@ impl World {
             limits: self.limits,
             protect: Vec::new(),
             unprotect: Vec::new(),
+            added: Vec::new(),
             sandbox: "workspace-write".into(),
         }
     }

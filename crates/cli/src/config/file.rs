@@ -15,7 +15,7 @@ use crate::duration;
 use crate::exit::Failure;
 
 /// The keys that a file may hold, beside `providers`.
-pub(crate) const KEYS: [&str; 14] = [
+pub(crate) const KEYS: [&str; 15] = [
     "model",
     "base_url",
     "effort",
@@ -24,6 +24,7 @@ pub(crate) const KEYS: [&str; 14] = [
     "verify",
     "protect",
     "unprotect",
+    "add_dir",
     "max_turns",
     "max_time",
     "max_tokens",
@@ -93,6 +94,7 @@ fn set(
         "verify" => settings.verify = source.texts(name, value)?,
         "protect" => settings.place.protect = source.texts(name, value)?,
         "unprotect" => settings.place.unprotect = source.texts(name, value)?,
+        "add_dir" => settings.place.add_dir = source.texts(name, value)?,
         "max_turns" => {
             let turns = source.count(name, value)?;
             let too_many = || source.fault(&value.span(), format!("`{name}` is larger than {}.", u32::MAX));

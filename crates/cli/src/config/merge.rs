@@ -47,6 +47,7 @@ pub(crate) struct Settings {
     pub(crate) unprotect: Vec<Setting<String>>,
     pub(crate) max_turns: Setting<u32>,
     pub(crate) max_time: Setting<u64>,
+    pub(crate) add_dir: Vec<Setting<String>>,
     pub(crate) max_tokens: Setting<u64>,
     pub(crate) max_cost: Setting<Option<f64>>,
     pub(crate) sandbox: Setting<SandboxMode>,
@@ -96,6 +97,7 @@ pub(crate) fn merge(sources: Sources) -> (Settings, Vec<String>) {
             (Origin::Flag, flags.place.protect),
         ]),
         unprotect: list([(Origin::User, mine.place.unprotect), (Origin::Flag, flags.place.unprotect)]),
+        add_dir: list([(Origin::User, mine.place.add_dir), (Origin::Flag, flags.place.add_dir)]),
         max_turns: flagged(flags.max_turns, max_turns),
         max_time: flagged(flags.max_time, max_time),
         max_tokens: flagged(flags.max_tokens, max_tokens),
@@ -170,13 +172,14 @@ struct Ignored<'a> {
 impl Ignored<'_> {
     /// Keys that can only loosen, redirect or surprise.
     fn loosening(&mut self) {
-        const NEVER: [&str; 8] = [
+        const NEVER: [&str; 9] = [
             "model",
             "base_url",
             "effort",
             "system_prompt_file",
             "append_system_prompt",
             "unprotect",
+            "add_dir",
             "output_format",
             PROVIDERS,
         ];
@@ -250,13 +253,13 @@ mod tests {
     #[test]
     fn what_would_loosen_is_ignored_and_named_with_its_line() {
         let workspace = "max_turns = 500\nmax_time = \"9h\"\nmax_tokens = 900000000\nmax_cost = 7\nsandbox = \"off\"\n\
-                         model = \"x/y\"\nbase_url = \"http://evil.test\"\neffort = \"high\"\nunprotect = [\"/**\"]\n\
+                         model = \"x/y\"\nbase_url = \"http://evil.test\"\neffort = \"high\"\nunprotect = [\"/**\"]\nadd_dir = [\"/srv:rw\"]\n\
                          system_prompt_file = \"x\"\nappend_system_prompt = \"x\"\noutput_format = \"json\"\n\
                          [providers.evil]\nkey_command = \"touch canary\"\n";
         let (settings, ignored) = merged("max_cost = 3\n", workspace, SettingFlags::default());
         let (bare, _) = merged("max_cost = 3\n", "", SettingFlags::default());
         assert_eq!(format!("{settings:?}"), format!("{bare:?}"));
-        assert_eq!(ignored.len(), 13, "{ignored:#?}");
+        assert_eq!(ignored.len(), 14, "{ignored:#?}");
         assert!(ignored.iter().any(|line| line.starts_with("w.toml, line 7: `base_url` is ignored")), "{ignored:#?}");
         assert!(ignored.iter().any(|line| line.contains("`max_time` is ignored: it would raise the limit of 30m")));
     }

@@ -67,6 +67,9 @@ fn user_layer(path: &Path) -> Result<Layer, Failure> {
     if let (Some(named), Some(folder)) = (&mut layer.settings.system_prompt_file, path.parent()) {
         *named = folder.join(&*named);
     }
+    for dir in &mut layer.settings.place.add_dir {
+        *dir = path.with_file_name(&*dir).to_string_lossy().into_owned();
+    }
     Ok(layer)
 }
 

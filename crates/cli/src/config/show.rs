@@ -63,9 +63,12 @@ impl Page<'_> {
             self.line("sandbox", &quoted(&word(settings.sandbox.value)), settings.sandbox.origin),
             self.line("output_format", &quoted(&word(settings.output_format.value)), settings.output_format.origin),
         ];
-        for (name, list) in
-            [("verify", &settings.verify), ("protect", &settings.protect), ("unprotect", &settings.unprotect)]
-        {
+        for (name, list) in [
+            ("verify", &settings.verify),
+            ("protect", &settings.protect),
+            ("unprotect", &settings.unprotect),
+            ("add_dir", &settings.add_dir),
+        ] {
             lines.extend(self.list(name, list));
         }
         lines.extend(settings.providers.iter().flat_map(|(name, provider)| self.provider(name, provider)));

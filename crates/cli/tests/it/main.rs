@@ -2,11 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may stop at what it did not expect")]
 
+mod added;
 mod config;
 mod cost_loops;
 mod crash;
 mod doctor;
+mod edits;
 mod example;
+mod instructions;
 mod network;
 mod oracle;
 mod outlet;

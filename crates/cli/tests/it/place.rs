@@ -31,6 +31,11 @@ impl Place {
         self.folder.path().join("work")
     }
 
+    /// A path beside the workspace, real.
+    pub(crate) fn beside(&self, path: &str) -> PathBuf {
+        self.folder.path().canonicalize().unwrap().join(path)
+    }
+
     pub(crate) fn read(&self, path: &str) -> String {
         fs::read_to_string(self.work().join(path)).unwrap()
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hames_protocol::BoxFuture;
-use hames_protocol::port::{CommandSpec, Finished, Program, Sandbox, SandboxProblem, Tmp, View};
+use hames_protocol::port::{AddedView, CommandSpec, Finished, Program, Sandbox, SandboxProblem, Tmp, View};
 use rustix::fs::MemfdFlags;
 use rustix::pipe::PipeFlags;
 use seccompiler::BpfProgram;
@@ -31,6 +31,7 @@ use super::running::Running;
 use super::script::{self, Epilogue};
 use super::state::State;
 use super::supervision::{self, Launch, Scope, Watch};
+use super::territory::{Entered, Territory};
 use super::variables::{self, Places};
 use super::view::Arrangement;
 use super::watched;
@@ -71,8 +72,12 @@ impl Bubblewrap {
         leftover::end_leftovers();
         let root = real_root(&config.root)?;
         let state = State::prepare(&config.state, &root, config.identity.as_ref())?;
-        let shown = config.toolchains.folders.iter().chain(&config.read_only);
-        let read_only: Vec<PathBuf> = shown.filter_map(|path| path.canonicalize().ok()).collect();
+        let toolchains = config.toolchains.folders.iter().filter_map(|path| path.canonicalize().ok());
+        let mut read_only: Vec<PathBuf> = toolchains.collect();
+        let path = variables::search_path(&read_only);
+        read_only.extend(config.added.read_only);
+        let territories = config.added.writable.iter().map(|protection| Territory::open(protection, &state));
+        let territories = territories.collect::<io::Result<_>>().map_err(io_problem)?;
         // A bubblewrap with rights of its own would lose them: being watched rules out gaining any.
         let set_uid = fs::metadata(&program).is_ok_and(|found| found.mode() & 0o4000 != 0);
         let watch = if set_uid { None } else { Some(Arc::new(watched::filter().map_err(io_problem)?)) };
@@ -85,8 +90,9 @@ impl Bubblewrap {
             mode: config.mode,
             state,
             watch,
-            path: variables::search_path(&read_only),
+            path,
             read_only,
+            territories,
             variables: config.toolchains.variables,
             limits: config.limits,
             system,
@@ -127,6 +133,8 @@ struct Session {
     mode: Mode,
     state: State,
     read_only: Vec<PathBuf>,
+    /// Folders beside the workspace that commands may change.
+    territories: Vec<Territory>,
     variables: Vec<(String, OsString)>,
     limits: ProcessLimits,
     system: Layout,
@@ -155,7 +163,8 @@ impl Session {
         };
         let (feed, _) = super::feed::feed();
         let never = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).map_err(io_problem)?;
-        let ended = supervision::supervise(self.launch(&command, None)?, &never, &feed).map_err(|why| explain(&why))?;
+        let ended =
+            supervision::supervise(self.launch(&command, None, &[])?, &never, &feed).map_err(|why| explain(&why))?;
         if ended.exit.shell_code() == 0 {
             return Ok(());
         }
@@ -170,24 +179,33 @@ impl Session {
         let held = if guards { Some(self.placeholders.hold(&self.protection).map_err(io_problem)?) } else { None };
         let look = |held: &Held| Snapshot::take(&self.root, &held.existing, &self.digests);
         let before = held.as_ref().map(look);
-        let launch = self.launch(command, held.as_ref())?;
+        let changes_added = self.mode == Mode::WorkspaceWrite && command.view.added == AddedView::AsAdded;
+        let territories: &[Territory] = if changes_added { &self.territories } else { &[] };
+        let entered = territories.iter().map(Territory::enter).collect::<io::Result<Vec<_>>>().map_err(io_problem)?;
+        let launch = self.launch(command, held.as_ref(), &entered)?;
         let mut finished = finished(supervision::supervise(launch, cancel, feed).map_err(|failure| explain(&failure))?);
         if let (Some(held), Some(before)) = (&held, before) {
             finished.attempts.extend(before.differences(&look(held), &held.existing));
         }
         // Nothing of the command is left, so what kept it from making these paths may go.
         drop(held);
+        finished.attempts.extend(entered.into_iter().flat_map(Entered::leave));
         Ok(finished)
     }
 
     /// Works out everything that starting the command needs.
-    fn launch(&self, command: &CommandSpec, held: Option<&Held>) -> Result<Launch, SandboxProblem> {
+    fn launch(
+        &self,
+        command: &CommandSpec,
+        held: Option<&Held>,
+        entered: &[Entered<'_>],
+    ) -> Result<Launch, SandboxProblem> {
         let keeper = Keeper::for_command(command, &self.state.tmp(), self.limits)?;
         // Absolute when the command's is.
         let cwd = self.root.join(&command.cwd);
         let program = script::arguments(Epilogue::Count, &cwd, &command.program)?;
         let git_config = File::open(self.state.git_config()).map_err(io_problem)?.into();
-        let layout = self.layout(command, held, &git_config)?;
+        let layout = self.layout(command, held, entered, &git_config)?;
         let places = Places { home: Path::new(layout::HOME), tmp: Path::new("/tmp"), path: self.path.clone() };
         let mut variables = variables::variables(command, &places);
         variables.extend(self.variables.iter().map(|(name, value)| (name.into(), value.clone())));
@@ -207,6 +225,8 @@ impl Session {
         }
         arguments.extend(["--".into(), script::SHELL.into()]);
         arguments.extend(program);
+        let mut subjects = vec![self.subject(command, held)];
+        subjects.extend(entered.iter().map(Entered::subject));
         Ok(Launch {
             program: self.program.clone(),
             arguments,
@@ -217,7 +237,7 @@ impl Session {
             timeout: Duration::from_millis(command.timeout_ms),
             capture_bytes: command.capture_bytes,
             keeper,
-            watch: self.watch.clone().map(|filter| Watch { filter, subject: self.subject(command, held) }),
+            watch: self.watch.clone().map(|filter| Watch { filter, subjects }),
         })
     }
 
@@ -233,6 +253,7 @@ impl Session {
         &self,
         command: &CommandSpec,
         held: Option<&Held>,
+        entered: &[Entered<'_>],
         git_config: &OwnedFd,
     ) -> Result<Layout, SandboxProblem> {
         let mut layout = self.system.clone();
@@ -243,6 +264,8 @@ impl Session {
         let shown = |path| Shown { source: path, target: path, mode: Mode::ReadOnly };
         let mut folders: Vec<_> = self.read_only.iter().map(|path| shown(path.as_path())).collect();
         folders.push(Shown { source: base, target: &self.root, mode: self.mode });
+        let added_mode = if entered.is_empty() { Mode::ReadOnly } else { Mode::WorkspaceWrite };
+        folders.extend(self.territories.iter().map(|territory| territory.shown(added_mode)));
         layout::private(&mut layout, tmp.as_deref(), folders).map_err(io_problem)?;
 
         let mut arrangement = Arrangement::new(base, self.mode);
@@ -251,6 +274,7 @@ impl Session {
         }
         arrangement.apply(&command.view, &self.state.empty())?;
         arrangement.mount(&mut layout, &self.root);
+        entered.iter().for_each(|entered| entered.mount(&mut layout));
         layout.seal("/");
         Ok(layout)
     }

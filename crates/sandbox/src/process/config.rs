@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::{Protection, Toolchains};
+use crate::{AddedFolders, Protection, Toolchains};
 
 /// How far commands may write.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -72,8 +72,8 @@ pub struct SandboxConfig {
     pub identity: Option<GitIdentity>,
     /// The user's tool chains, shown read-only at their own paths.
     pub toolchains: Toolchains,
-    /// More folders that commands see, read-only, at their own paths.
-    pub read_only: Vec<PathBuf>,
+    /// Folders beside the workspace that commands see at their own paths.
+    pub added: AddedFolders,
     /// What one command may use.
     pub limits: ProcessLimits,
 }

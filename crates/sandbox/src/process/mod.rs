@@ -24,6 +24,7 @@ mod script;
 mod state;
 mod steward;
 mod supervision;
+mod territory;
 mod tree;
 mod unconfined;
 mod variables;

@@ -48,6 +48,17 @@ pub(crate) struct Subject {
     mode: Mode,
     /// What is protected and no mount holds.
     pub(crate) unheld: HashSet<PathBuf>,
+    /// How its paths are told.
+    pub(crate) naming: Naming,
+}
+
+/// How the paths of a folder are told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Naming {
+    /// Relative to it: the workspace.
+    Relative,
+    /// Whole: a folder that was added to it.
+    Absolute,
 }
 
 impl Subject {
@@ -66,7 +77,15 @@ impl Subject {
             }
         }
         let (root, mounted, unheld) = (root.to_owned(), existing.to_vec(), view::unheld(existing));
-        Self { root, protection, holders, mounted, absent, mode, unheld }
+        Self { root, protection, holders, mounted, absent, mode, unheld, naming: Naming::Relative }
+    }
+
+    /// How a path relative to the folder is told.
+    fn told(&self, relative: &Path) -> String {
+        match self.naming {
+            Naming::Relative => relative.to_string_lossy().into_owned(),
+            Naming::Absolute => self.root.join(relative).to_string_lossy().into_owned(),
+        }
     }
 
     /// Whether a path under a rule is kept from being changed by a mount of this command. What only came into being
@@ -86,13 +105,13 @@ impl Subject {
 #[derive(Debug)]
 pub(crate) struct Observer {
     listener: OwnedFd,
-    subject: Subject,
+    subjects: Vec<Subject>,
     /// The root folder of the command's processes; all have the same one.
     inside: Option<OwnedFd>,
     attempts: Vec<Attempt>,
     seen: HashSet<(PathBuf, &'static str)>,
-    /// Paths under a rule that no mount keeps, and that were not there when the command touched them.
-    appeared: BTreeMap<PathBuf, (String, &'static str)>,
+    /// Whole paths under a rule that no mount keeps, and that were not there when the command touched them.
+    appeared: BTreeMap<PathBuf, Attempt>,
     /// Doubtful exit codes with which the command's main process ended by itself.
     exits: Vec<i32>,
 }
@@ -121,11 +140,11 @@ struct Landing {
 
 impl Observer {
     /// Takes over a listener.
-    pub(crate) fn new(listener: OwnedFd, subject: Subject) -> Self {
+    pub(crate) fn new(listener: OwnedFd, subjects: Vec<Subject>) -> Self {
         listener::wake_in_step(listener.as_fd());
         Self {
             listener,
-            subject,
+            subjects,
             inside: None,
             attempts: Vec::new(),
             seen: HashSet::new(),
@@ -169,17 +188,16 @@ impl Observer {
 
     /// Closes the listener and sums up.
     pub(crate) fn finish(mut self) -> Observed {
-        for (path, (rule, action)) in std::mem::take(&mut self.appeared) {
-            let is_there = self.subject.root.join(&path).symlink_metadata().is_ok();
-            let action = if is_there { Attempt::CHANGED } else { action };
-            let path = path.to_string_lossy().into_owned();
-            self.attempts.push(Attempt { path, rule, action: action.to_owned() });
+        for (path, mut attempt) in std::mem::take(&mut self.appeared) {
+            if path.symlink_metadata().is_ok() {
+                attempt.action = Attempt::CHANGED.to_owned();
+            }
+            self.attempts.push(attempt);
         }
         Observed { attempts: self.attempts, exits: self.exits }
     }
 
     fn look_at(&mut self, notification: &Notification, watched: &Watched, argument: PathArgument) -> Answer {
-        let Some(protection) = self.subject.protection.clone() else { return Answer::Pass };
         let Some(written) = listener::read_text(notification.thread, notification.arguments[argument.path]) else {
             return Answer::Pass;
         };
@@ -190,7 +208,12 @@ impl Observer {
         let Some(landing) = self.land(notification, argument, Path::new(OsStr::from_bytes(&written))) else {
             return Answer::Pass;
         };
-        let Ok(relative) = landing.path.strip_prefix(&self.subject.root) else { return Answer::Pass };
+        let subject = self.subjects.iter().find(|subject| landing.path.starts_with(&subject.root));
+        let Some((subject, protection)) = subject.and_then(|subject| Some((subject, subject.protection.as_ref()?)))
+        else {
+            return Answer::Pass;
+        };
+        let relative = landing.path.strip_prefix(&subject.root).unwrap_or(&landing.path);
         let kind = kind_of(landing.found.as_ref());
         if argument.touches == Touches::Folder && kind != FileKind::Missing {
             return Answer::Pass;
@@ -198,24 +221,25 @@ impl Observer {
         let text = relative.to_string_lossy();
         let by_inode = || landing.found.as_ref().and_then(|found| protection.rule_of_inode(found.st_dev, found.st_ino));
         let rule = protection.rule(&text, kind).or_else(by_inode).map(str::to_owned).or_else(|| {
-            let held = self.subject.holders.get(relative).filter(|_| argument.touches == Touches::Entry)?;
+            let held = subject.holders.get(relative).filter(|_| argument.touches == Touches::Entry)?;
             Some(format!("it holds `{}`, which is protected", held.display()))
         });
         let Some(rule) = rule else { return Answer::Pass };
-        if !self.subject.is_mounted(relative) {
+        let attempt = |rule| Attempt { path: subject.told(relative), rule, action: watched.action.to_owned() };
+        if !subject.is_mounted(relative) {
             // What was there is compared afterwards. A new repository is the command's own; it is protected from the
             // next command on.
             if kind == FileKind::Missing && !relative.iter().any(|part| part == ".git") {
-                self.appeared.entry(relative.to_owned()).or_insert((rule, watched.action));
+                self.appeared.entry(landing.path.clone()).or_insert_with(|| attempt(rule));
             }
             return Answer::Pass;
         }
-        let new = self.attempts.len() < ATTEMPTS && !self.seen.contains(&(relative.to_owned(), watched.action));
+        let new = self.attempts.len() < ATTEMPTS && !self.seen.contains(&(landing.path.clone(), watched.action));
         if new && listener::is_valid(self.listener.as_fd(), notification) {
-            self.seen.insert((relative.to_owned(), watched.action));
-            self.attempts.push(Attempt { path: text.into_owned(), rule, action: watched.action.to_owned() });
+            self.seen.insert((landing.path.clone(), watched.action));
+            self.attempts.push(attempt(rule));
         }
-        if self.subject.unheld.contains(relative) { Answer::Refuse } else { Answer::Pass }
+        if subject.unheld.contains(relative) { Answer::Refuse } else { Answer::Pass }
     }
 
     /// Finds where a path lands, the way the kernel does for the calling process.

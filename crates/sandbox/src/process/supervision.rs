@@ -73,7 +73,7 @@ pub(crate) struct Watch {
     /// Which calls are told of.
     pub(crate) filter: Arc<BpfProgram>,
     /// What they may be about.
-    pub(crate) subject: Subject,
+    pub(crate) subjects: Vec<Subject>,
 }
 
 /// What holds the processes of a command together, so that all of them can be ended.
@@ -188,7 +188,7 @@ impl<'a> Supervision<'a> {
         let (installation, watch) = match launch.watch {
             Some(watch) => {
                 let (installation, arrival) = listener::prepare(&watch.filter)?;
-                (Some(installation), Some((arrival, watch.subject)))
+                (Some(installation), Some((arrival, watch.subjects)))
             }
             None => (None, None),
         };
@@ -198,7 +198,7 @@ impl<'a> Supervision<'a> {
         let child = command.spawn()?;
         // Ends of pipes that are now the child's alone.
         drop((command, launch.inherited));
-        let observer = watch.and_then(|(arrival, subject)| Some(Observer::new(arrival.listener()?, subject)));
+        let observer = watch.and_then(|(arrival, subjects)| Some(Observer::new(arrival.listener()?, subjects)));
         let pid = Pid::from_child(&child);
         let child_fd = match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
             Ok(fd) => fd,

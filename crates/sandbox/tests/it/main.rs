@@ -1,6 +1,8 @@
 //! The sandbox crate through its public face, with real files.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod added;
+mod ignored;
 mod jail;
 mod manifest;
 mod process;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use hames_protocol::port::{CommandSpec, Exit, Finished, Program, Sandbox, SandboxProblem, Tmp, View};
 use hames_sandbox::{
-    Bubblewrap, GitIdentity, Mode, ProcessLimits, Protection, ProtectionConfig, SandboxConfig, TestFiles, Toolchains,
-    Unconfined,
+    AddedFolders, Bubblewrap, GitIdentity, Mode, ProcessLimits, Protection, ProtectionConfig, SandboxConfig, TestFiles,
+    Toolchains, Unconfined,
 };
 
 /// A temporary folder that holds a workspace `ws` and a session's `state`.
@@ -17,7 +17,7 @@ pub(crate) struct World {
     pub(crate) mode: Mode,
     pub(crate) protect: ProtectionConfig,
     pub(crate) limits: ProcessLimits,
-    pub(crate) read_only: Vec<PathBuf>,
+    pub(crate) added: AddedFolders,
 }
 
 impl World {
@@ -25,7 +25,13 @@ impl World {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("ws")).unwrap();
         let protect = ProtectionConfig { tests: TestFiles::Guarded, ..ProtectionConfig::default() };
-        Self { folder, mode: Mode::WorkspaceWrite, protect, limits: ProcessLimits::default(), read_only: Vec::new() }
+        Self {
+            folder,
+            mode: Mode::WorkspaceWrite,
+            protect,
+            limits: ProcessLimits::default(),
+            added: AddedFolders::default(),
+        }
     }
 
     /// A workspace with these files.
@@ -63,7 +69,7 @@ impl World {
             protection: Arc::new(Protection::new(&self.root(), self.protect.clone()).unwrap()),
             identity: Some(GitIdentity { name: "Ada \"Countess\" L".to_owned(), email: "ada@example.org".to_owned() }),
             toolchains: Toolchains::default(),
-            read_only: self.read_only.clone(),
+            added: self.added.clone(),
             limits: self.limits,
         }
     }

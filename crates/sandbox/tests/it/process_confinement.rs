@@ -7,7 +7,7 @@ use std::net::TcpListener;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
 
-use hames_protocol::port::{CommandSpec, Exit, Tmp};
+use hames_protocol::port::{CommandSpec, Tmp};
 use hames_sandbox::Mode;
 
 use crate::process::{World, path_exists, run, shell, text};
@@ -53,19 +53,6 @@ fn the_read_only_mode_writes_only_to_tmp() {
     let finished = world.bash("echo x > mine; touch new; mkdir folder; echo x > /tmp/fine; cat mine");
     assert!(text(&finished).ends_with("as it was"), "{}", text(&finished));
     assert_eq!(fs::read_dir(world.root()).unwrap().count(), 1);
-}
-
-#[test]
-fn a_folder_named_read_only_is_shown_at_its_own_path() {
-    let mut world = World::new();
-    let tools = world.outside().join("tools");
-    fs::create_dir_all(tools.join("bin")).unwrap();
-    fs::write(tools.join("bin/greet"), "#!/bin/sh\necho hello\n").unwrap();
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    fs::set_permissions(tools.join("bin/greet"), mode).unwrap();
-    world.read_only.push(tools.clone());
-    assert_eq!(text(&world.bash("greet")), "hello\n");
-    assert_ne!(world.bash(&format!("touch {}/x", tools.display())).exit, Exit::Code(0));
 }
 
 #[test]

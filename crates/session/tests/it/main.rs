@@ -136,6 +136,7 @@ fn run_started(prompt: &str) -> Entry {
         checks: vec!["python3 -m unittest".to_owned()],
         protect: Vec::new(),
         unprotect: Vec::new(),
+        added: Vec::new(),
         sandbox: "workspace-write".to_owned(),
         head: Digest::of("head"),
     }))

@@ -169,7 +169,9 @@ impl Bash {
             Ok(below) => below.to_string_lossy().into_owned(),
             Err(_) => ended.to_string_lossy().into_owned(),
         };
-        let inside = Path::new(&folder).is_relative() || Path::new(&folder).starts_with("/tmp");
+        let is_in = |top: &Path| Path::new(&folder).starts_with(top);
+        let is_added = self.workspace.added().iter().any(|added| is_in(added));
+        let inside = Path::new(&folder).is_relative() || is_added || is_in(Path::new("/tmp"));
         if !inside {
             self.folder.set(".");
             notes.push(format!(

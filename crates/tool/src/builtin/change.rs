@@ -135,9 +135,6 @@ impl Place {
         match place.landing.kind {
             FileKind::Folder => Err(place.decline(format!("`{shown}` is a folder. Name a file."))),
             FileKind::Special => Err(place.decline(format!("`{shown}` is a device, socket or pipe, not a file."))),
-            _ if place.landing.path.starts_with('/') => Err(place.decline(format!(
-                "`{shown}` is in the private /tmp, which file tools only read. Write in the workspace, or use `bash`."
-            ))),
             FileKind::Missing | FileKind::File => Ok(place),
         }
     }
@@ -239,6 +236,7 @@ pub(super) fn commit(files: &Files, change: Result<Change, Declined>) -> ToolRes
     let mut result = ToolResult::ok(report);
     result.changes = written.into_iter().map(|(_, change)| change).collect();
     result.data = sightings(files, drafts.iter().map(|draft| (draft.lands(), draft.digest())));
+    files.instructions.mention(&*files.workspace, drafts.iter().map(Draft::lands), &mut result);
     result
 }
 

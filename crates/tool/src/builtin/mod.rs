@@ -21,13 +21,15 @@ use hames_protocol::port::{Sandbox, Tool, Verifier, Workspace};
 use serde_json::Value;
 
 use crate::files::{Files, Seen};
+use crate::instruction::Instructions;
 use bash::{Bash, WorkingFolder};
 
-/// What the built-in tools remember between calls: which content of which file the model has seen, and the working
-/// directory of `bash`.
+/// What the built-in tools remember between calls: which content of which file the model has seen, which files of
+/// instructions it was told of, and the working directory of `bash`.
 #[derive(Clone)]
 pub struct Memory {
     seen: Arc<Seen>,
+    instructions: Arc<Instructions>,
     folder: Arc<WorkingFolder>,
 }
 
@@ -36,6 +38,7 @@ impl Memory {
     /// the memory back; data of other tools is passed over.
     pub fn recall(&self, data: &Value) {
         self.seen.recall(data);
+        self.instructions.recall(data);
         self.folder.recall(data);
     }
 }
@@ -47,8 +50,12 @@ pub fn builtin(
     sandbox: Arc<dyn Sandbox>,
     verifier: Arc<dyn Verifier>,
 ) -> (Vec<Arc<dyn Tool>>, Memory) {
-    let memory = Memory { seen: Arc::default(), folder: Arc::default() };
-    let files = Files { workspace: Arc::clone(&workspace), seen: Arc::clone(&memory.seen) };
+    let memory = Memory { seen: Arc::default(), instructions: Arc::default(), folder: Arc::default() };
+    let files = Files {
+        workspace: Arc::clone(&workspace),
+        seen: Arc::clone(&memory.seen),
+        instructions: Arc::clone(&memory.instructions),
+    };
     let mut tools: Vec<Arc<dyn Tool>> = vec![
         Arc::new(list_files::ListFiles::new(Arc::clone(&workspace))),
         Arc::new(read_file::ReadFile::new(files.clone())),

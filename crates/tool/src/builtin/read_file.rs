@@ -130,6 +130,7 @@ fn read(files: &Files, arguments: &Arguments) -> ToolResult {
     let mut result = ToolResult::new(status, text);
     if status == Status::Ok {
         result.data = note(files, &content);
+        files.instructions.mention(&*files.workspace, std::iter::once(content.path.as_str()), &mut result);
     }
     result
 }

@@ -48,6 +48,73 @@ async fn bytes_outside_the_edit_keep_their_encoding() {
 }
 
 #[tokio::test]
+async fn tabs_and_a_missing_final_line_end_stay_as_they_are() {
+    check(b"if x:\n\ty = 1\t# one\n\tz\n", "\ty = 1", "\ty = 2", b"if x:\n\ty = 2\t# one\n\tz\n").await;
+    check(b"a\nb", "b", "B", b"a\nB").await;
+    check(b"a\nb", "a\nb", "A\nB", b"A\nB").await;
+    check(b"a\r\nb", "b", "b\nc", b"a\r\nb\r\nc").await;
+    check(b"a\nb\n", "b\n", "b", b"a\nb").await;
+}
+
+#[tokio::test]
+async fn every_byte_outside_the_edit_stays_whatever_it_is() {
+    let every: Vec<u8> = (1..=255).collect();
+    let before = [every.as_slice(), b"\nx=1;\n", every.as_slice()].concat();
+    let after = [every.as_slice(), b"\nx=2;\n", every.as_slice()].concat();
+    check(&before, "x=1", "x=2", &after).await;
+}
+
+#[tokio::test]
+async fn a_text_that_is_only_nearly_there_is_shown_as_the_file_has_it_and_not_replaced() {
+    let table: [(&str, &str, &str, &str); 5] = [
+        ("name = \"cafe\u{301}\"\n", "caf\u{e9}", "Unicode normalisation", "     1\tname = \"cafe\u{301}\""),
+        ("name = \"caf\u{e9}\"\n", "cafe\u{301}", "Unicode normalisation", "     1\tname = \"caf\u{e9}\""),
+        ("say \u{201c}hi\u{201d}\n", "say \"hi\"", "typographic quotes", "     1\tsay \u{201c}hi\u{201d}"),
+        ("it\u{2019}s\n", "it's", "typographic quotes", "     1\tit\u{2019}s"),
+        ("foo   bar baz\n", "foo bar", "only in white space", "     1\tfoo   bar baz"),
+    ];
+    for (file, old, why, shown) in table {
+        let call = json!({"old_string": old, "new_string": "Q"});
+        check_refused(file.as_bytes(), call.clone(), why).await;
+        check_refused(file.as_bytes(), call, shown).await;
+    }
+}
+
+#[tokio::test]
+async fn all_occurrences_are_replaced_from_left_to_right_without_overlap_and_no_line_is_lost() {
+    let file = "  x)\nx)\n    x)\nend\n";
+    let all = json!({"old_string": "x)\nx)", "new_string": "y", "replace_all": true});
+    let (world, result) = edited(file.as_bytes(), all).await;
+    assert_eq!(result.status, Status::Ok, "{}", result.text());
+    assert_eq!(world.bytes("f"), b"  y\n    x)\nend\n");
+    let all = json!({"old_string": "x)\nx)", "new_string": "y", "replace_all": true});
+    let (world, _) = edited(b"x)\nx)\nx)\n", all).await;
+    assert_eq!(world.bytes("f"), b"y\nx)\n");
+    // A new text without a final line end does not glue the next line on.
+    check(b"a  \nb  \nc\n", "a  \nb", "x", b"x  \nc\n").await;
+    check_refused(b"a  \nb  \nc\n", json!({"old_string": "a\nb", "new_string": "x"}), "only in white space").await;
+}
+
+#[tokio::test]
+async fn a_file_too_large_to_edit_is_refused_with_its_size() {
+    let world = World::new();
+    let file = std::fs::File::create(world.workspace.root.join("big.txt")).unwrap();
+    file.set_len(11 * 1024 * 1024).unwrap();
+    let edit = json!({"path": "big.txt", "old_string": "a", "new_string": "b"});
+    for (tool, call) in [("edit_file", edit), ("write_file", json!({"path": "big.txt", "content": "x"}))] {
+        let text = world.refused(tool, call).await;
+        assert!(text.contains("11534336 bytes, more than the 10485760"), "{tool}: {text}");
+    }
+    let patch = "*** Begin Patch\n*** Update File: big.txt\n-a\n+b\n*** End Patch";
+    let text = world.refused("apply_patch", json!({ "patch": patch })).await;
+    assert!(text.contains("11534336 bytes"), "{text}");
+    file.set_len(65 * 1024 * 1024).unwrap();
+    let text = world.run("read_file", json!({"path": "big.txt"})).await.text();
+    assert!(text.contains("68157440 bytes, more than the 67108864"), "{text}");
+    assert_eq!(std::fs::metadata(world.workspace.root.join("big.txt")).unwrap().len(), 68_157_440);
+}
+
+#[tokio::test]
 async fn the_report_shows_a_first_line_without_its_mark() {
     let (_, result) = edited(b"\xEF\xBB\xBFone\ntwo\n", json!({"old_string": "two", "new_string": "2"})).await;
     assert!(result.text().contains("     1\tone\n"), "{:?}", result.text());

@@ -4,6 +4,7 @@
 
 mod command;
 mod edit;
+mod instruction;
 mod look;
 mod patch;
 mod plan;

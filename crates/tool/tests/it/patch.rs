@@ -94,7 +94,6 @@ async fn one_section_that_cannot_be_refuses_the_whole_patch_and_every_fault_is_t
         ("*** Update File: a\n*** Move to: a", "`a` exists already"),
         ("*** Update File: a\n-x\n+x", "would change nothing in `a`"),
         ("*** Update File: .\n-x\n+x", "`.` is a folder"),
-        ("*** Add File: /tmp/x\n+x", "private /tmp"),
         ("*** Update File: a", "Line 3 of the patch: the update of `a` above has no hunk"),
     ];
     for (sections, says) in table {
@@ -102,6 +101,37 @@ async fn one_section_that_cannot_be_refuses_the_whole_patch_and_every_fault_is_t
         assert!(text.contains(says), "{sections}: {text}");
     }
     assert_eq!((world.bytes("a"), world.exists("n")), (b"x\n".to_vec(), false));
+}
+
+#[tokio::test]
+async fn a_hunk_goes_to_its_one_place_or_the_file_stays_as_it_is() {
+    let three = "def a():\n    return 1\n\ndef b():\n    return 1\n\ndef c():\n    return 1\n";
+    let inside = three.replace("def b():\n", "def b():\n    new()\n");
+    let literal = "-    return 1\n+    ^[sv]d[a-z]$' $& $$ $1 $<n> $` \\1 \\g<0> \\n %s {0} ${HOME}";
+    let literally = three.replacen("    return 1", &literal[literal.find('+').unwrap() + 1..], 1);
+    let placed = [
+        (three, "@@ def b\n+    new()", inside.as_str()),
+        (three, &format!("@@\n def a():\n{literal}"), &literally),
+        ("a  \nb  \nc\n", "-a\n-b\n+x", "x\nc\n"),
+    ];
+    for (before, hunks, after) in placed {
+        let world = world_of(&[("f", before)]).await;
+        world.ok("apply_patch", patch(&format!("*** Update File: f\n{hunks}"))).await;
+        assert_eq!(String::from_utf8(world.bytes("f")).unwrap(), after, "{hunks}");
+    }
+    let refused = [
+        (three, "@@ def d\n+    new()", "hunk 1 (line 3 of the patch): no line is `def d`"),
+        ("foo   bar baz\n", "-foo bar\n+Q", "do not stand in the file"),
+        (three, "@@\n def a():\n-    return 1\n+    return 2\n@@\n-    return 1\n \n def b():", "overlaps hunk 1"),
+        (three, "@@\n-    return 1\n+    return 2", "its lines stand at 3 places, at lines 2, 5, 8"),
+        (three, "@@\n-def a():\n+def z():\n@@\n+lost", "hunk 2"),
+    ];
+    for (before, hunks, says) in refused {
+        let world = world_of(&[("f", before)]).await;
+        let text = world.refused("apply_patch", patch(&format!("*** Update File: f\n{hunks}"))).await;
+        assert!(text.contains(says), "{hunks}: {text}");
+        assert_eq!(world.bytes("f"), before.as_bytes(), "{hunks}");
+    }
 }
 
 #[tokio::test]

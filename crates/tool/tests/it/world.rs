@@ -215,7 +215,9 @@ impl Workspace for Folder {
             Err(_) => FileKind::Missing,
         };
         let path = self.name(&host);
-        let protected = (path == PROTECTED).then(|| "a test file".to_owned());
+        let rule = if path.starts_with("/tmp") { Some("file tools only read the session's /tmp") } else { None };
+        let rule = rule.or((path == PROTECTED).then_some("a test file"));
+        let protected = rule.map(str::to_owned);
         Ok(Landing { path, kind, protected })
     }
 
@@ -284,6 +286,10 @@ impl Workspace for Folder {
         let changes = paths.iter().filter_map(change).collect();
         *known = now;
         Ok(changes)
+    }
+
+    fn survey(&self) -> io::Result<Survey> {
+        Ok(Survey { changes: self.observe()?, ..Survey::default() })
     }
 
     fn protected_files(&self) -> io::Result<Vec<String>> {

@@ -95,8 +95,9 @@ async fn folders_and_the_private_tmp_are_not_written() {
     world.put("d/f", "a");
     let text = world.refused("write_file", json!({"path": "d", "content": "x"})).await;
     assert!(text.contains("`d` is a folder"), "{text}");
-    let text = world.refused("write_file", json!({"path": "/tmp/x", "content": "x"})).await;
-    assert!(text.contains("private /tmp"), "{text}");
+    let result = world.run("write_file", json!({"path": "/tmp/x", "content": "x"})).await;
+    assert_eq!((result.status, result.fired[0].guard), (Status::Failed, Guard::Protected));
+    assert!(result.text().contains("only read the session's /tmp"), "{}", result.text());
     assert!(!world.workspace.tmp.join("x").exists());
 }
 

@@ -71,6 +71,10 @@ impl Workspace for Folder {
         Ok(Vec::new())
     }
 
+    fn survey(&self) -> io::Result<Survey> {
+        Ok(Survey { changes: self.observe()?, ..Survey::default() })
+    }
+
     fn protected_files(&self) -> io::Result<Vec<String>> {
         let mut found = Vec::new();
         for folder in ["tests", "protected", "test", "pkg", "."] {
