@@ -219,17 +219,18 @@ fn a_proxy_that_does_not_lead_on_is_named_and_its_credentials_are_not() {
     let secured = Secured::before(provider.address(), HOST);
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let wary = Proxy::before(provider.address(), Some("b3RoZXI="));
-    for (base_url, address, code, words) in [
-        (format!("https://{HOST}"), closed, 3, ["Cannot connect to", "HTTPS_PROXY", "NO_PROXY"]),
-        (format!("https://{HOST}"), wary.address, 6, ["credentials", "HTTPS_PROXY", "NAME:PASSWORD"]),
-        (format!("http://{HOST}"), wary.address, 6, ["credentials", "HTTP_PROXY", "NAME:PASSWORD"]),
+    for (base_url, address, words) in [
+        (format!("https://{HOST}"), closed, ["Cannot connect to", "HTTPS_PROXY", "NO_PROXY"]),
+        (format!("https://{HOST}"), wary.address, ["credentials", "HTTPS_PROXY", "NAME:PASSWORD"]),
+        (format!("http://{HOST}"), wary.address, ["credentials", "HTTP_PROXY", "NAME:PASSWORD"]),
     ] {
         let place = Place::empty();
         let file = secured.root_in(&place, "root.pem");
         let value = format!("http://canary-name:canary-pass@{address}");
         let variables = [("HTTPS_PROXY", value.as_str()), ("HTTP_PROXY", &value), ("SSL_CERT_FILE", &file)];
         let ran = run(&place, &base_url, &variables, &["--max-time", "1s"]);
-        assert_eq!(ran.code, code, "{}", ran.stderr);
+        // A proxy that may come back is waited for, as far as the time allows: the limit may be met first.
+        assert!(ran.code == 6 || (address == closed && ran.code == 3), "{}", ran.stderr);
         let told = ran.stdout + &ran.stderr;
         assert!(words.iter().all(|word| told.contains(word)) && told.contains(&address.to_string()), "{told}");
         assert!(!told.contains("canary") && !place.raw_log().contains("canary"), "{told}");
