@@ -38,6 +38,8 @@ pub enum EffectId {
     Examine(CallId),
     /// Run a call.
     Run(CallId),
+    /// End the jobs that calls left running.
+    EndJobs,
     /// Find out whether a call in doubt happened.
     Probe(CallId),
     /// Let the verifier judge, for this `finish`.
@@ -49,6 +51,17 @@ pub enum EffectId {
 /// A [`Step::Append`] comes alone or after the stops that must precede it: carry them out, fold, and ask again.
 pub fn next(state: &State, now: u64) -> Vec<Step> {
     let Some(run) = state.branch.run.as_ref().filter(|run| run.ended.is_none()) else { return Vec::new() };
+    let mut steps = wanted(state, run, now);
+    if run.has_jobs {
+        // Whatever ends a run, no job outlives it.
+        let end =
+            steps.iter_mut().find(|step| matches!(step, Step::Append(entry) if matches!(**entry, Entry::RunEnded(_))));
+        end.into_iter().for_each(|end| *end = Step::Do(EffectId::EndJobs));
+    }
+    steps
+}
+
+fn wanted(state: &State, run: &Run, now: u64) -> Vec<Step> {
     if let (true, Stage::Asking { in_flight: false }) = (run.accepted, &run.stage) {
         return vec![finished(run)];
     }
@@ -283,10 +296,13 @@ fn access(run: &Run) -> WorkspaceAccess {
     if run.sandbox == "read-only" { WorkspaceAccess::ReadOnly } else { WorkspaceAccess::ReadWrite }
 }
 
-/// `finish`: the verdict is the verifier's. It waits for the count of the untouched copy.
+/// `finish`: the verdict is the verifier's. It waits for the count of the untouched copy, and no job lives to see it.
 fn finish(run: &Run, id: CallId) -> Advance {
     if run.checks.is_empty() {
         return Advance::Now(settle(&id, Status::Ok, words::FINISHED));
+    }
+    if run.has_jobs {
+        return Advance::Alone(Some(Step::Do(EffectId::EndJobs)));
     }
     Advance::Alone(run.counts.is_some().then_some(Step::Do(EffectId::Judge(id))))
 }

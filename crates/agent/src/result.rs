@@ -31,6 +31,7 @@ pub fn run_result(state: &State) -> Option<RunResult> {
         files_changed: net_changes(run),
         evidence: run.evidence().to_vec(),
         sandbox: run.sandbox.clone(),
+        network: run.network,
     })
 }
 

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-use hames::protocol::port::{CommandSpec, Exit, Program, Tmp, View};
+use hames::protocol::Network;
+use hames::protocol::port::{CommandSpec, Exit, Peers, Program, Tmp, View};
 use hames::sandbox::{ProtectionConfig, TestFiles};
 use hames::{Isolation, LoneSandbox, SessionChoice};
 use rustix::fs::Access;
@@ -139,7 +140,7 @@ fn namespace_remedy() -> &'static str {
 async fn sandbox(workspace: &Path) -> Finding {
     let remedy = "Mend what fails above; only on a machine that is thrown away go without, with --sandbox off.";
     let protection = ProtectionConfig { tests: TestFiles::Open, protect: Vec::new(), unprotect: Vec::new() };
-    let lone = LoneSandbox::new(workspace, Isolation::WorkspaceWrite, protection, identity::of_user())
+    let lone = LoneSandbox::new(workspace, Isolation::WorkspaceWrite, Network::None, protection, identity::of_user())
         .map_err(|problem| problem.to_string())?;
     let command = CommandSpec {
         program: Program::Direct(vec!["true".to_owned()]),
@@ -148,6 +149,7 @@ async fn sandbox(workspace: &Path) -> Finding {
         timeout_ms: TRIAL_TIMEOUT_MS,
         tmp: Tmp::Session,
         view: View::default(),
+        peers: Peers::Session,
         keep_output: None,
         capture_bytes: 0,
     };

@@ -6,7 +6,7 @@ use futures_core::Stream;
 use hames_agent::{AgentProblem, Driver, Prompt};
 use hames_context::{ProjectInstructions, Surroundings};
 use hames_protocol::port::Model;
-use hames_protocol::{Block, Command, Limits, RunResult, SessionId};
+use hames_protocol::{Block, Command, Limits, Network, RunResult, SessionId};
 
 use crate::builder::Builder;
 use crate::project;
@@ -23,6 +23,7 @@ pub struct Agent {
     pub(crate) unprotect: Vec<String>,
     pub(crate) limits: Limits,
     pub(crate) sandbox: String,
+    pub(crate) network: Network,
 }
 
 impl Agent {
@@ -89,6 +90,7 @@ impl Agent {
             protect: self.protect.clone(),
             unprotect: self.unprotect.clone(),
             sandbox: self.sandbox.clone(),
+            network: self.network,
         };
         let result = self.driver.run(prompt, commands).await;
         if result.is_ok() {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use hames_agent::{Driver, Ports};
 use hames_context::SystemPrompt;
 use hames_protocol::port::{Blobs, Model, Observer, Sandbox, Toolbox, Verifier, Workspace};
-use hames_protocol::{Entry, LOG_FORMAT, Limits, Opened, Record, SessionId};
+use hames_protocol::{Entry, LOG_FORMAT, Limits, Network, Opened, Record, SessionId};
 use hames_sandbox::{
     Bubblewrap, GitIdentity, Mode, ProcessLimits, Protection, ProtectionConfig, SandboxConfig, TestFiles, Toolchains,
     Unconfined, WorkspaceFiles,
@@ -66,6 +66,7 @@ pub struct Builder {
     unprotect: Vec<String>,
     limits: Limits,
     isolation: Option<Isolation>,
+    network: Option<Network>,
     identity: Option<GitIdentity>,
     sessions: Option<PathBuf>,
     session: SessionChoice,
@@ -85,6 +86,8 @@ pub struct Standing {
     pub unprotect: Vec<String>,
     /// How commands are kept apart when nothing else says so.
     pub isolation: Option<Isolation>,
+    /// The network that commands have when nothing else says so.
+    pub network: Option<Network>,
 }
 
 impl Builder {
@@ -97,6 +100,7 @@ impl Builder {
             unprotect: Vec::new(),
             limits: Limits::default(),
             isolation: None,
+            network: None,
             identity: None,
             sessions: None,
             session: SessionChoice::New,
@@ -139,6 +143,12 @@ impl Builder {
     /// How commands are kept apart from the machine.
     pub fn isolation(mut self, isolation: Isolation) -> Self {
         self.isolation = Some(isolation);
+        self
+    }
+
+    /// The network that commands have, those of the model and the checks alike; by default none.
+    pub fn network(mut self, network: Network) -> Self {
+        self.network = Some(network);
         self
     }
 
@@ -217,7 +227,7 @@ impl Builder {
             Arc::clone(&sandbox),
             Arc::clone(&blobs),
         ));
-        let mode = sandbox.mode().to_owned();
+        let (mode, network) = (sandbox.mode().to_owned(), sandbox.network());
         let tools = tools(Arc::clone(&workspace), sandbox, Arc::clone(&verifier), &session.records)?;
         let head = hames_context::head(&self.system_prompt, tools.specs());
         let ports = Ports {
@@ -244,11 +254,12 @@ impl Builder {
             unprotect: self.unprotect,
             limits: self.limits,
             sandbox: mode,
+            network,
         })
     }
 
     /// What a resumed session was started with holds on unless something else is asked for; switching the sandbox off
-    /// must be asked for each time.
+    /// and the full network must be asked for each time.
     fn take_over(&mut self, records: &[Record]) {
         let last = records.iter().rev().find_map(|record| match &record.entry {
             Entry::RunStarted(started) => Some(started),
@@ -266,6 +277,9 @@ impl Builder {
         if self.isolation.is_none() && last.sandbox == Mode::ReadOnly.as_str() {
             self.isolation = Some(Isolation::ReadOnly);
         }
+        if self.network.is_none() && last.network == Network::None {
+            self.network = Some(Network::None);
+        }
     }
 
     fn add_standing(&mut self) {
@@ -281,6 +295,7 @@ impl Builder {
         add(&mut self.protect, standing.protect);
         add(&mut self.unprotect, standing.unprotect);
         self.isolation = self.isolation.or(standing.isolation);
+        self.network = self.network.or(standing.network);
     }
 
     fn open_session(&self) -> Result<(OpenSession, PathBuf), BuildProblem> {
@@ -323,12 +338,14 @@ impl Builder {
         protection: &Arc<Protection>,
     ) -> Result<Arc<dyn Sandbox>, BuildProblem> {
         let isolation = self.isolation.unwrap_or(Isolation::WorkspaceWrite);
-        sandbox(isolation, root, private, protection, self.identity.clone())
+        let network = self.network.unwrap_or_default();
+        sandbox(isolation, network, root, private, protection, self.identity.clone())
     }
 }
 
 fn sandbox(
     isolation: Isolation,
+    network: Network,
     root: &Path,
     private: &Path,
     protection: &Arc<Protection>,
@@ -341,6 +358,7 @@ fn sandbox(
     let config = SandboxConfig {
         root: root.to_owned(),
         mode,
+        network,
         state: private.to_owned(),
         protection: Arc::clone(protection),
         identity,
@@ -378,6 +396,7 @@ impl LoneSandbox {
     pub fn new(
         workspace: &Path,
         isolation: Isolation,
+        network: Network,
         protection: ProtectionConfig,
         identity: Option<GitIdentity>,
     ) -> Result<Self, BuildProblem> {
@@ -386,7 +405,7 @@ impl LoneSandbox {
         let private = tempfile::Builder::new().prefix("hames-").tempdir().map_err(|error| {
             BuildProblem(format!("No private folder can be made in the system's folder for temporary files: {error}."))
         })?;
-        let sandbox = sandbox(isolation, &root, private.path(), &protection, identity)?;
+        let sandbox = sandbox(isolation, network, &root, private.path(), &protection, identity)?;
         Ok(Self { sandbox, _private: private })
     }
 }

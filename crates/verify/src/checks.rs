@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use hames_protocol::port::{
-    Blobs, CommandSpec, Exit, Finished, Program, Sandbox, Tmp, Verifier, VerifyProblem, View, Workspace,
+    Blobs, CommandSpec, Exit, Finished, Peers, Program, Sandbox, Tmp, Verifier, VerifyProblem, View, Workspace,
 };
 use hames_protocol::{Baseline, BoxFuture, CheckEvidence, Judgement, UntouchedCounts, Verdict};
 
@@ -254,6 +254,7 @@ impl Checks {
             timeout_ms,
             tmp,
             view,
+            peers: Peers::Nobody,
             keep_output: None,
             capture_bytes: CAPTURE_BYTES,
         };

@@ -15,7 +15,7 @@ use crate::duration;
 use crate::exit::Failure;
 
 /// The keys that a file may hold, beside `providers`.
-pub(crate) const KEYS: [&str; 14] = [
+pub(crate) const KEYS: [&str; 15] = [
     "model",
     "base_url",
     "effort",
@@ -29,6 +29,7 @@ pub(crate) const KEYS: [&str; 14] = [
     "max_tokens",
     "max_cost",
     "sandbox",
+    "network",
     "output_format",
 ];
 
@@ -110,6 +111,7 @@ fn set(
             settings.max_cost = Some(money.map_err(fault)?);
         }
         "sandbox" => settings.place.sandbox = Some(source.word(name, value)?),
+        "network" => settings.place.network = Some(source.word(name, value)?),
         "output_format" => settings.output_format = Some(source.word(name, value)?),
         _ if ONE_CALL.contains(&name) => {
             let text = format!("`{name}` is for the command line only: it says something about one call. Remove it.");

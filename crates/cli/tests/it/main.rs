@@ -6,6 +6,8 @@ mod config;
 mod crash;
 mod doctor;
 mod example;
+mod jobs;
+mod network;
 mod outlet;
 mod place;
 mod sessions;

@@ -137,6 +137,7 @@ fn run_started(prompt: &str) -> Entry {
         protect: Vec::new(),
         unprotect: Vec::new(),
         sandbox: "workspace-write".to_owned(),
+        network: Network::None,
         head: Digest::of("head"),
     }))
 }

@@ -8,9 +8,11 @@ mod bash;
 mod change;
 mod edit_file;
 mod finish;
+mod job;
 mod list_files;
 mod plan;
 mod read_file;
+mod report;
 mod run_tests;
 mod search;
 mod write_file;
@@ -22,13 +24,15 @@ use serde_json::Value;
 
 use crate::files::{Files, Seen};
 use bash::{Bash, WorkingFolder};
+use job::Jobs;
 
-/// What the built-in tools remember between calls: which content of which file the model has seen, and the working
-/// directory of `bash`.
+/// What the built-in tools remember between calls: which content of which file the model has seen, the working
+/// directory of `bash`, and its jobs.
 #[derive(Clone)]
 pub struct Memory {
     seen: Arc<Seen>,
     folder: Arc<WorkingFolder>,
+    jobs: Arc<Jobs>,
 }
 
 impl Memory {
@@ -37,6 +41,7 @@ impl Memory {
     pub fn recall(&self, data: &Value) {
         self.seen.recall(data);
         self.folder.recall(data);
+        self.jobs.recall(data);
     }
 }
 
@@ -47,7 +52,7 @@ pub fn builtin(
     sandbox: Arc<dyn Sandbox>,
     verifier: Arc<dyn Verifier>,
 ) -> (Vec<Arc<dyn Tool>>, Memory) {
-    let memory = Memory { seen: Arc::default(), folder: Arc::default() };
+    let memory = Memory { seen: Arc::default(), folder: Arc::default(), jobs: Arc::default() };
     let files = Files { workspace: Arc::clone(&workspace), seen: Arc::clone(&memory.seen) };
     let mut tools: Vec<Arc<dyn Tool>> = vec![
         Arc::new(list_files::ListFiles::new(Arc::clone(&workspace))),
@@ -56,7 +61,9 @@ pub fn builtin(
         Arc::new(edit_file::EditFile::new(files.clone())),
         Arc::new(apply_patch::ApplyPatch::new(files)),
         Arc::new(search::Search::new(Arc::clone(&workspace))),
-        Arc::new(Bash::new(Arc::clone(&workspace), sandbox, Arc::clone(&memory.folder))),
+        Arc::new(Bash::new(Arc::clone(&workspace), sandbox, Arc::clone(&memory.folder), Arc::clone(&memory.jobs))),
+        Arc::new(job::JobOutput::new(Arc::clone(&memory.jobs))),
+        Arc::new(job::JobKill::new(Arc::clone(&workspace), Arc::clone(&memory.jobs))),
     ];
     tools.push(Arc::new(plan::Plan::new()));
     if !verifier.checks().is_empty() {
