@@ -14,7 +14,7 @@ use hames_context::text_tokens;
 use hames_protocol::port::{Blobs, Clock, Journal, JournalProblem, Model, Observer, Toolbox, Verifier, Workspace};
 use hames_protocol::{
     AddedFolder, AttemptEnded, AttemptResult, Block, BoxFuture, Command, Digest, Encoded, Entry, Event, Head, Limits,
-    Opened, Outcome, Record, Repaired, RunId, RunResult, RunStarted, Seq, SessionId,
+    Network, Opened, Outcome, Record, Repaired, RunId, RunResult, RunStarted, Seq, SessionId,
 };
 
 use self::arrived::Arrived;
@@ -79,6 +79,8 @@ pub struct Prompt {
     pub added: Vec<AddedFolder>,
     /// The sandbox's mode.
     pub sandbox: String,
+    /// The network that commands have.
+    pub network: Network,
 }
 
 /// Drives one session.
@@ -168,7 +170,7 @@ impl Driver {
         prompt: Prompt,
         commands: impl Stream<Item = Command> + Send,
     ) -> Result<RunResult, AgentProblem> {
-        self.start(prompt)?;
+        self.start(prompt).await?;
         let mut commands = Some(std::pin::pin!(commands));
         while self.is_under_way() {
             let wake_at = self.carry_out().await?;
@@ -193,7 +195,7 @@ impl Driver {
         self.state.branch.run.as_ref().is_some_and(|run| run.ended.is_none())
     }
 
-    fn start(&mut self, prompt: Prompt) -> Result<(), AgentProblem> {
+    async fn start(&mut self, prompt: Prompt) -> Result<(), AgentProblem> {
         let interrupted = self.is_under_way();
         let mut blocks = prompt.blocks;
         if blocks.is_empty() {
@@ -211,7 +213,7 @@ impl Driver {
                 None => return Err(AgentProblem::NothingToContinue("before it began".into())),
             }
         } else if interrupted {
-            self.close_interrupted()?;
+            self.close_interrupted().await?;
         }
         let run = RunId::new(format!("run-{}", self.state.ledger.runs + 1));
         self.append(Entry::RunStarted(Box::new(RunStarted {
@@ -225,16 +227,24 @@ impl Driver {
             unprotect: prompt.unprotect,
             added: prompt.added,
             sandbox: prompt.sandbox,
+            network: prompt.network,
             head: Digest::of(self.head.as_bytes()),
         })))?;
         Ok(())
     }
 
     /// A new prompt for a session whose last run was interrupted: that run ends as cancelled, every call answered.
-    fn close_interrupted(&mut self) -> Result<(), AgentProblem> {
+    async fn close_interrupted(&mut self) -> Result<(), AgentProblem> {
         self.append(Entry::Commanded(Command::Cancel { cause: hames_protocol::CancelCause::Interrupt }))?;
         while self.is_under_way() {
-            let Some(entry) = next(&self.state, self.now()).into_iter().find_map(|step| match step {
+            let steps = next(&self.state, self.now());
+            if steps.contains(&Step::Do(EffectId::EndJobs)) {
+                // They went with the process that had them; what they changed is still to be told.
+                let ended = self.ports.tools.end_jobs().await;
+                self.append(Entry::JobsEnded(ended))?;
+                continue;
+            }
+            let Some(entry) = steps.into_iter().find_map(|step| match step {
                 Step::Append(entry) => Some(*entry),
                 Step::Do(EffectId::Survey) => Some(Entry::Surveyed(self.ports.workspace.survey().unwrap_or_default())),
                 _ => None,

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use hames_protocol::{
     Arguments, AttemptEnded, AttemptResult, Call, CallId, Command, Decision, Dialect, EffectClass, Ended, Entry,
-    FINISH, Guard, GuardFired, Judgement, Notice, NoticeKind, Opened, Probe, Problem, Record, Reply, RunStarted,
-    Status, StopReason, ToolResult, Verdict, WireResult,
+    FINISH, Guard, GuardFired, JobsEnded, Judgement, Notice, NoticeKind, Opened, Probe, Problem, Record, Reply,
+    RunStarted, Status, StopReason, ToolResult, Verdict, WireResult,
 };
 
 use crate::retry::{Moment, Retry};
@@ -39,6 +39,7 @@ pub fn fold(mut state: State, record: &Record) -> State {
         Entry::Probed(id, Probe::Settled(result)) => settle(&mut state, id, result.clone()),
         Entry::Probed(id, Probe::DidNotHappen) => with_call(&mut state, id, |call| call.phase = Phase::Intended),
         Entry::Ended(ended) => end_call(&mut state, ended),
+        Entry::JobsEnded(ended) => end_jobs(&mut state, ended),
         Entry::Judged(id, judgement) => judge(&mut state, id, judgement),
         Entry::Noticed(notice) => take_notice(&mut state, notice),
         Entry::Repaired(_) => {}
@@ -120,6 +121,7 @@ fn start_run(state: &mut State, started: &RunStarted, tick: u64) {
         limits: started.limits,
         model: started.model.clone(),
         sandbox: started.sandbox.clone(),
+        network: started.network,
         checks: started.checks.clone(),
         started: tick,
         stage: Stage::Asking { in_flight: false },
@@ -130,6 +132,8 @@ fn start_run(state: &mut State, started: &RunStarted, tick: u64) {
         usage: Default::default(),
         guards: Vec::new(),
         changes: Vec::new(),
+        has_jobs: false,
+        jobs_ended: Vec::new(),
         retry: Retry::default(),
         progress: Progress::default(),
         acted: false,
@@ -309,9 +313,22 @@ fn end_call(state: &mut State, ended: &Ended) {
     settle(state, &ended.call, ended.result.clone());
 }
 
+fn end_jobs(state: &mut State, ended: &JobsEnded) {
+    with_run(state, |run| {
+        run.has_jobs = false;
+        run.jobs_ended.clone_from(&ended.jobs);
+        run.changes.extend(ended.changes.iter().cloned());
+        run.guards.extend(ended.fired.iter().cloned());
+    });
+}
+
 fn judge(state: &mut State, id: &CallId, judgement: &Judgement) {
-    with_run(state, |run| run.judgement = Some(judgement.clone()));
-    let text = words::verdict(judgement);
+    let mut jobs = Vec::new();
+    with_run(state, |run| {
+        run.judgement = Some(judgement.clone());
+        jobs = std::mem::take(&mut run.jobs_ended);
+    });
+    let text = words::verdict(judgement, &jobs);
     let status = if judgement.verdict == Verdict::Pass { Status::Ok } else { Status::Refused };
     if status == Status::Refused {
         let lines = judgement.evidence.iter().filter(|check| check.verdict != Verdict::Pass);
@@ -325,6 +342,7 @@ fn judge(state: &mut State, id: &CallId, judgement: &Judgement) {
 fn settle(state: &mut State, id: &CallId, result: ToolResult) {
     with_run(state, |run| {
         run.changes.extend(result.changes.iter().cloned());
+        run.has_jobs |= result.job.is_some();
         if result.permanent.is_some() {
             run.permanent.clone_from(&result.permanent);
         }

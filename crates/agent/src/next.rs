@@ -38,6 +38,8 @@ pub enum EffectId {
     Examine(CallId),
     /// Run a call.
     Run(CallId),
+    /// End the jobs that calls left running.
+    EndJobs,
     /// Find out whether a call in doubt happened.
     Probe(CallId),
     /// Let the verifier judge, for this `finish`.
@@ -52,10 +54,15 @@ pub enum EffectId {
 pub fn next(state: &State, now: u64) -> Vec<Step> {
     let Some(run) = state.branch.run.as_ref().filter(|run| run.ended.is_none()) else { return Vec::new() };
     let mut steps = wanted(state, run, now);
-    // Nothing changes any more when the run is about to end: what it did is looked at once more, and then it ends.
-    if run.acted && run.baseline.is_some() && run.survey.is_none() {
+    // Whatever ends a run, no job outlives it, and what it did is looked at once more when nothing changes any longer.
+    let last = match run {
+        run if run.has_jobs => Some(EffectId::EndJobs),
+        run if run.acted && run.baseline.is_some() && run.survey.is_none() => Some(EffectId::Survey),
+        _ => None,
+    };
+    if let Some(last) = last {
         let is_end = |step: &&mut Step| matches!(step, Step::Append(entry) if matches!(**entry, Entry::RunEnded(_)));
-        steps.iter_mut().filter(is_end).for_each(|step| *step = Step::Do(EffectId::Survey));
+        steps.iter_mut().filter(is_end).for_each(|step| *step = Step::Do(last.clone()));
     }
     steps
 }
@@ -295,10 +302,13 @@ fn access(run: &Run) -> WorkspaceAccess {
     if run.sandbox == "read-only" { WorkspaceAccess::ReadOnly } else { WorkspaceAccess::ReadWrite }
 }
 
-/// `finish`: the verdict is the verifier's. It waits for the count of the untouched copy.
+/// `finish`: the verdict is the verifier's. It waits for the count of the untouched copy, and no job lives to see it.
 fn finish(run: &Run, id: CallId) -> Advance {
     if run.checks.is_empty() {
         return Advance::Now(settle(&id, Status::Ok, words::FINISHED));
+    }
+    if run.has_jobs {
+        return Advance::Alone(Some(Step::Do(EffectId::EndJobs)));
     }
     Advance::Alone(run.counts.is_some().then_some(Step::Do(EffectId::Judge(id))))
 }

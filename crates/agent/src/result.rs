@@ -32,6 +32,7 @@ pub fn run_result(state: &State) -> Option<RunResult> {
         files_not_listed: run.survey.as_ref().map_or(0, |survey| survey.not_listed),
         evidence: run.evidence().to_vec(),
         sandbox: run.sandbox.clone(),
+        network: run.network,
     })
 }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use hames_context::View;
 use hames_protocol::{
     AttemptNo, Baseline, BootId, Call, CallId, CancelCause, CheckEvidence, Epoch, Examination, FileChange, GuardFired,
-    Judgement, Limits, ModelInfo, RunEnded, RunId, Seq, SessionId, Status, Survey, ToolResult, UntouchedCounts, Usage,
-    Verdict,
+    Judgement, Limits, ModelInfo, Network, RunEnded, RunId, Seq, SessionId, Status, Survey, ToolResult,
+    UntouchedCounts, Usage, Verdict,
 };
 
 use crate::retry::Retry;
@@ -76,6 +76,8 @@ pub struct Run {
     pub model: ModelInfo,
     /// The sandbox's mode.
     pub sandbox: String,
+    /// The network that commands have.
+    pub network: Network,
     /// The configured checks.
     pub checks: Vec<String>,
     /// Active time at its start, in milliseconds.
@@ -96,6 +98,10 @@ pub struct Run {
     pub guards: Vec<GuardFired>,
     /// File changes, in order.
     pub changes: Vec<FileChange>,
+    /// Whether a call left a job running that was not ended yet.
+    pub has_jobs: bool,
+    /// The jobs that were ended for the next judgement.
+    pub jobs_ended: Vec<String>,
     /// Failed attempts in a row.
     pub retry: Retry,
     /// Repetition without progress.

@@ -37,8 +37,8 @@ pub(crate) fn broken(problem: &str) -> String {
     )
 }
 
-/// The verdict as the result of `finish`.
-pub(crate) fn verdict(judgement: &Judgement) -> String {
+/// The verdict as the result of `finish`, for which `jobs` were ended.
+pub(crate) fn verdict(judgement: &Judgement, jobs: &[String]) -> String {
     let mut text = match judgement.verdict {
         Verdict::Pass => "Verified: the checks pass.".to_owned(),
         Verdict::Fail => "Not done: a check fails. Fix the cause, then call finish again.".to_owned(),
@@ -59,6 +59,9 @@ pub(crate) fn verdict(judgement: &Judgement) -> String {
     }
     if !judgement.set_aside.is_empty() {
         text.push_str(&format!("\n\nSet aside for the checks: {}.", judgement.set_aside.join(", ")));
+    }
+    if !jobs.is_empty() {
+        text.push_str(&format!("\n\nEnded before the checks: {}. Start again what you still need.", jobs.join(", ")));
     }
     text
 }

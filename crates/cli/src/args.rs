@@ -114,16 +114,27 @@ pub(crate) struct Place {
     /// How commands are kept apart from the machine [default: workspace-write]
     #[arg(long, value_name = "MODE", value_enum)]
     pub(crate) sandbox: Option<SandboxMode>,
+    /// The network that commands have, checks included [default: none]
+    #[arg(long, value_name = "NETWORK", value_enum)]
+    pub(crate) network: Option<NetworkAccess>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SandboxMode {
-    /// The workspace and a private /tmp are writable, nothing else; no network
+    /// The workspace and a private /tmp are writable, nothing else
     WorkspaceWrite,
     /// Only a private /tmp is writable
     ReadOnly,
     /// No sandbox at all
     Off,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, ValueEnum)]
+pub(crate) enum NetworkAccess {
+    /// None but 127.0.0.1 among the session's own commands
+    None,
+    /// The host's, and what listens on it
+    Full,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-use hames::protocol::port::{CommandSpec, Exit, Program, Tmp, View};
+use hames::protocol::Network;
+use hames::protocol::port::{CommandSpec, Exit, Peers, Program, Tmp, View};
 use hames::sandbox::{ProtectionConfig, TestFiles};
 use hames::{Folders, Isolation, LoneSandbox, SessionChoice};
 use rustix::fs::Access;
@@ -140,7 +141,8 @@ fn namespace_remedy() -> &'static str {
 async fn sandbox(workspace: &Path, folders: Folders) -> Finding {
     let remedy = "Mend what fails above; only on a machine that is thrown away go without, with --sandbox off.";
     let protection = ProtectionConfig { tests: TestFiles::Open, protect: Vec::new(), unprotect: Vec::new() };
-    let lone = LoneSandbox::new(workspace, Isolation::WorkspaceWrite, protection, identity::of_user(), folders)
+    let (mode, identity) = (Isolation::WorkspaceWrite, identity::of_user());
+    let lone = LoneSandbox::new(workspace, mode, Network::None, protection, identity, folders)
         .map_err(|problem| problem.to_string())?;
     let command = CommandSpec {
         program: Program::Direct(vec!["true".to_owned()]),
@@ -149,6 +151,7 @@ async fn sandbox(workspace: &Path, folders: Folders) -> Finding {
         timeout_ms: TRIAL_TIMEOUT_MS,
         tmp: Tmp::Session,
         view: View::default(),
+        peers: Peers::Session,
         keep_output: None,
         capture_bytes: 0,
     };

@@ -45,6 +45,9 @@ impl Transcript {
                 let blocks = result.blocks.iter().map(block);
                 Some(std::iter::once(title).chain(fired).chain(blocks).collect::<Vec<_>>().join("\n\n"))
             }
+            Entry::JobsEnded(ended) if !ended.jobs.is_empty() => {
+                Some(format!("**Jobs ended:** {}", inline(&ended.jobs.join(", "))))
+            }
             Entry::Judged(_, judgement) => Some(verdict(judgement)),
             Entry::Noticed(notice) => Some(format!("**Hames:**\n\n{}", quote(&notice.text))),
             Entry::NotBaselined(reason) => Some(format!("**Not begun:** {}", inline(reason))),

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use hames::protocol::port::Observer;
 use hames::protocol::{
     Arguments, AttemptResult, Call, CallId, ChangedFile, CheckEvidence, CheckKind, Decision, Entry, Event, ModelInfo,
-    NoticeKind, Outcome, Record, RunResult, Status, Usage, Verdict,
+    Network, NoticeKind, Outcome, Record, RunResult, Status, Usage, Verdict,
 };
 
 use crate::args::OutputFormat;
@@ -95,9 +95,10 @@ pub(crate) fn no_result(format: OutputFormat, reason: &str) -> Result<(), Failur
         files_not_listed: 0,
         evidence: Vec::new(),
         sandbox: String::new(),
+        network: Network::None,
     };
     let mut value = serde_json::to_value(nothing).map_err(Failure::internal)?;
-    for name in ["session_id", "run_id", "outcome", "sandbox"] {
+    for name in ["session_id", "run_id", "outcome", "sandbox", "network"] {
         value[name] = serde_json::Value::Null;
     }
     print_object(format, value)
@@ -138,7 +139,11 @@ fn text_result(result: &RunResult) -> String {
     }
     lines.extend(ignored_line(&ignored, result.files_not_listed));
     let cost = result.cost_usd.map(|usd| format!(", ${usd:.4}")).unwrap_or_default();
-    let sandbox = if result.sandbox == "off" { ", WITHOUT a sandbox" } else { "" };
+    let sandbox = match (result.sandbox.as_str(), result.network) {
+        ("off", _) => ", WITHOUT a sandbox",
+        (_, Network::Full) => ", with the full network",
+        (_, Network::None) => "",
+    };
     let about = if result.usage.estimated { "about " } else { "" };
     lines.push(format!(
         "  {} turn{}, {about}{} tokens{cost}, {}{sandbox}, session {}",
@@ -208,7 +213,9 @@ impl Progress {
     fn record(&self, record: &Record) {
         match &record.entry {
             Entry::RunStarted(started) => {
-                note(&format!("model {}, sandbox {}", self.model, started.sandbox));
+                let open = started.sandbox != "off" && started.network == Network::Full;
+                let network = if open { ", full network" } else { "" };
+                note(&format!("model {}, sandbox {}{network}", self.model, started.sandbox));
             }
             Entry::Proposed(call) => {
                 if let Ok(mut calls) = self.calls.lock() {
@@ -226,6 +233,14 @@ impl Progress {
                 }
                 if is_plan && ended.result.status == Status::Ok {
                     ended.result.text().lines().for_each(|item| note(&format!("    {item}")));
+                }
+            }
+            Entry::JobsEnded(ended) => {
+                if !ended.jobs.is_empty() {
+                    note(&format!("  ended {}", ended.jobs.join(", ")));
+                }
+                for fired in &ended.fired {
+                    note(&format!("    guard ({}): {}", fired.guard.as_str(), first_line(&fired.reason)));
                 }
             }
             Entry::Judged(id, judgement) if judgement.verdict == Verdict::Pass => self.line(id, "verified"),
@@ -281,7 +296,7 @@ fn told(call: &Call) -> String {
         let files: Vec<&str> = patch.lines().filter_map(patched_file).collect();
         return format!("{} {}", call.name, shortened(&files.join(", "), 100));
     }
-    let about = ["command", "path", "pattern", "summary"].iter().find_map(|key| arguments.get(*key)?.as_str());
+    let about = ["command", "path", "pattern", "job", "summary"].iter().find_map(|key| arguments.get(*key)?.as_str());
     match about.map(first_line) {
         Some(about) => format!("{} {}", call.name, shortened(about, 100)),
         None => call.name.clone(),

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use futures_util::stream::{self, StreamExt};
 use hames::protocol::port::{Model, Observer};
-use hames::protocol::{CancelCause, Command, Entry, Limits, RunResult, SessionId};
+use hames::protocol::{CancelCause, Command, Entry, Limits, Network, RunResult, SessionId};
 use hames::session::Store;
 use hames::{Agent, Isolation, SessionChoice, Standing};
 
-use crate::args::{OutputFormat, RunOptions, SandboxMode};
+use crate::args::{NetworkAccess, OutputFormat, RunOptions, SandboxMode};
 use crate::config::{Origin, Setting, Settings};
 use crate::exit::{self, Failure};
 use crate::outlet::Outlet;
@@ -124,6 +124,7 @@ fn agent(
         unprotect: of(&settings.unprotect, false),
         added: folders.standing,
         isolation: Some(isolation),
+        network: Some(network(settings.network.value)),
     };
     let mut builder = Agent::builder(model)
         .workspace(workspace)
@@ -135,6 +136,9 @@ fn agent(
         .standing(standing);
     if settings.sandbox.origin == Origin::Flag {
         builder = builder.isolation(isolation);
+    }
+    if settings.network.origin == Origin::Flag {
+        builder = builder.network(network(settings.network.value));
     }
     builder = of(&settings.verify, true).into_iter().fold(builder, |builder, check| builder.check(check));
     builder = of(&settings.protect, true).into_iter().fold(builder, |builder, glob| builder.protect(glob));
@@ -187,5 +191,13 @@ pub(crate) fn isolation(mode: SandboxMode) -> Isolation {
         SandboxMode::WorkspaceWrite => Isolation::WorkspaceWrite,
         SandboxMode::ReadOnly => Isolation::ReadOnly,
         SandboxMode::Off => Isolation::Off,
+    }
+}
+
+/// The network as the library calls it.
+pub(crate) fn network(access: NetworkAccess) -> Network {
+    match access {
+        NetworkAccess::None => Network::None,
+        NetworkAccess::Full => Network::Full,
     }
 }

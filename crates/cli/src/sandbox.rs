@@ -2,8 +2,7 @@
 
 use std::process::ExitCode;
 
-use hames::protocol::port::{CommandSpec, Exit, Program, Tmp, View};
-
+use hames::protocol::port::{CommandSpec, Exit, Peers, Program, Tmp, View};
 use hames::sandbox::{ProtectionConfig, TestFiles};
 use hames::{LoneSandbox, SessionChoice};
 
@@ -24,8 +23,9 @@ pub(crate) async fn run(options: SandboxOptions) -> Result<ExitCode, Failure> {
     let (protect, unprotect) = (values(settings.protect), values(settings.unprotect));
     let protection = ProtectionConfig { tests: TestFiles::Open, protect, unprotect };
     let isolation = run::isolation(settings.sandbox.value);
-    let lone =
-        LoneSandbox::new(&folder, isolation, protection, identity::of_user(), folders).map_err(Failure::usage)?;
+    let network = run::network(settings.network.value);
+    let lone = LoneSandbox::new(&folder, isolation, network, protection, identity::of_user(), folders)
+        .map_err(Failure::usage)?;
     let command = CommandSpec {
         program: Program::Direct(options.command),
         cwd: ".".into(),
@@ -33,6 +33,7 @@ pub(crate) async fn run(options: SandboxOptions) -> Result<ExitCode, Failure> {
         timeout_ms: options.timeout.unwrap_or(NO_TIMEOUT_MS),
         tmp: Tmp::Session,
         view: View::default(),
+        peers: Peers::Session,
         keep_output: None,
         capture_bytes: 0,
     };

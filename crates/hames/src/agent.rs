@@ -6,7 +6,7 @@ use futures_core::Stream;
 use hames_agent::{AgentProblem, Driver, Prompt};
 use hames_context::{ProjectInstructions, Surroundings};
 use hames_protocol::port::Model;
-use hames_protocol::{Access, AddedFolder, Block, Command, Limits, RunResult, SessionId};
+use hames_protocol::{Access, AddedFolder, Block, Command, Limits, Network, RunResult, SessionId};
 use hames_sandbox::Mode;
 
 use crate::builder::Builder;
@@ -25,6 +25,7 @@ pub struct Agent {
     pub(crate) added: Vec<AddedFolder>,
     pub(crate) limits: Limits,
     pub(crate) sandbox: String,
+    pub(crate) network: Network,
 }
 
 impl Agent {
@@ -98,6 +99,7 @@ impl Agent {
             unprotect: self.unprotect.clone(),
             added: self.added.clone(),
             sandbox: self.sandbox.clone(),
+            network: self.network,
         };
         let result = self.driver.run(prompt, commands).await;
         if result.is_ok() {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use hames_agent::{Driver, Ports};
 use hames_context::SystemPrompt;
 use hames_protocol::port::{Blobs, Model, Observer, Sandbox, Toolbox, Verifier, Workspace};
-use hames_protocol::{AddedFolder, Entry, LOG_FORMAT, Limits, Opened, Record, SessionId};
+use hames_protocol::{AddedFolder, Entry, LOG_FORMAT, Limits, Network, Opened, Record, SessionId};
 use hames_sandbox::{
     AddedFolders, Bubblewrap, GitIdentity, Mode, ProcessLimits, Protection, ProtectionConfig, SandboxConfig, TestFiles,
     Toolchains, Unconfined, WorkspaceFiles,
@@ -68,6 +68,7 @@ pub struct Builder {
     added: Vec<AddedFolder>,
     limits: Limits,
     isolation: Option<Isolation>,
+    network: Option<Network>,
     identity: Option<GitIdentity>,
     sessions: Option<PathBuf>,
     session: SessionChoice,
@@ -89,6 +90,8 @@ pub struct Standing {
     pub added: Vec<AddedFolder>,
     /// How commands are kept apart when nothing else says so.
     pub isolation: Option<Isolation>,
+    /// The network that commands have when nothing else says so.
+    pub network: Option<Network>,
 }
 
 impl Builder {
@@ -102,6 +105,7 @@ impl Builder {
             added: Vec::new(),
             limits: Limits::default(),
             isolation: None,
+            network: None,
             identity: None,
             sessions: None,
             session: SessionChoice::New,
@@ -150,6 +154,12 @@ impl Builder {
     /// How commands are kept apart from the machine.
     pub fn isolation(mut self, isolation: Isolation) -> Self {
         self.isolation = Some(isolation);
+        self
+    }
+
+    /// The network that commands have, those of the model and the checks alike; by default none.
+    pub fn network(mut self, network: Network) -> Self {
+        self.network = Some(network);
         self
     }
 
@@ -222,7 +232,8 @@ impl Builder {
         let opened_folders = added::opened(&added)?;
         let isolation = self.isolation.unwrap_or(Isolation::WorkspaceWrite);
         let config = sandbox_config(isolation, &root, &session.private, &protection, &opened_folders);
-        let sandbox = sandbox(isolation, SandboxConfig { identity: self.identity.clone(), ..config })?;
+        let (network, identity) = (self.network.unwrap_or_default(), self.identity.clone());
+        let sandbox = sandbox(isolation, SandboxConfig { network, identity, ..config })?;
         let (tmp, untouched) = (session.private.join("tmp"), session.private.join("untouched"));
         let files = WorkspaceFiles::open(&root, Some(tmp), protection).map_err(BuildProblem::new)?;
         let workspace: Arc<dyn Workspace> = Arc::new(files.with_folders(&opened_folders).map_err(BuildProblem::new)?);
@@ -233,7 +244,7 @@ impl Builder {
             Arc::clone(&sandbox),
             Arc::clone(&blobs),
         ));
-        let mode = sandbox.mode().to_owned();
+        let (mode, network) = (sandbox.mode().to_owned(), sandbox.network());
         let tools = tools(Arc::clone(&workspace), sandbox, Arc::clone(&verifier), &session.records)?;
         let head = hames_context::head(&self.system_prompt, tools.specs());
         let ports = Ports {
@@ -261,11 +272,12 @@ impl Builder {
             added,
             limits: self.limits,
             sandbox: mode,
+            network,
         })
     }
 
     /// What a resumed session was started with holds on unless something else is asked for; switching the sandbox off
-    /// must be asked for each time.
+    /// and the full network must be asked for each time.
     fn take_over(&mut self, records: &[Record]) {
         let last = records.iter().rev().find_map(|record| match &record.entry {
             Entry::RunStarted(started) => Some(started),
@@ -286,6 +298,9 @@ impl Builder {
         if self.isolation.is_none() && last.sandbox == Mode::ReadOnly.as_str() {
             self.isolation = Some(Isolation::ReadOnly);
         }
+        if self.network.is_none() && last.network == Network::None {
+            self.network = Some(Network::None);
+        }
     }
 
     fn add_standing(&mut self, root: &Path) {
@@ -303,6 +318,7 @@ impl Builder {
         add(&mut self.protect, standing.protect);
         add(&mut self.unprotect, standing.unprotect);
         self.isolation = self.isolation.or(standing.isolation);
+        self.network = self.network.or(standing.network);
     }
 
     fn open_session(&self) -> Result<(OpenSession, PathBuf), BuildProblem> {
@@ -339,7 +355,7 @@ impl Builder {
     }
 }
 
-/// What a sandbox is told, but for who commits are made by.
+/// What a sandbox is told, but for the network and for who commits are made by.
 fn sandbox_config(
     isolation: Isolation,
     root: &Path,
@@ -354,6 +370,7 @@ fn sandbox_config(
     SandboxConfig {
         root: root.to_owned(),
         mode,
+        network: Network::None,
         state: private.to_owned(),
         protection: Arc::clone(protection),
         identity: None,
@@ -394,6 +411,7 @@ impl LoneSandbox {
     pub fn new(
         workspace: &Path,
         isolation: Isolation,
+        network: Network,
         protection: ProtectionConfig,
         identity: Option<GitIdentity>,
         folders: Folders,
@@ -406,7 +424,7 @@ impl LoneSandbox {
             BuildProblem(format!("No private folder can be made in the system's folder for temporary files: {error}."))
         })?;
         let config = sandbox_config(isolation, &root, private.path(), &protection, &added::opened(&added)?);
-        let sandbox = sandbox(isolation, SandboxConfig { identity, ..config })?;
+        let sandbox = sandbox(isolation, SandboxConfig { network, identity, ..config })?;
         Ok(Self { sandbox, _private: private })
     }
 }

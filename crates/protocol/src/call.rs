@@ -220,6 +220,9 @@ pub struct ToolResult {
     /// Guards that Hames saw fire while it ran.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fired: Vec<Problem>,
+    /// The job that it left running.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
     /// Set when trying again cannot help (a missing program of a check): the run ends with this reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permanent: Option<String>,
@@ -234,6 +237,7 @@ impl ToolResult {
             data: Value::Null,
             changes: Vec::new(),
             fired: Vec::new(),
+            job: None,
             permanent: None,
         }
     }

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     AddedFolder, AttemptNo, Baseline, Block, BootId, Call, CallId, Command, Decision, Digest, Epoch, Examination,
-    FileChange, Judgement, Limits, ModelFailure, ModelInfo, Outcome, Probe, Reply, RunId, Seq, SessionId, Survey,
-    ToolResult, UntouchedCounts, Usage,
+    FileChange, GuardFired, Judgement, Limits, ModelFailure, ModelInfo, Network, Outcome, Probe, Reply, RunId, Seq,
+    SessionId, Survey, ToolResult, UntouchedCounts, Usage,
 };
 
 /// The version of the log's format, written in the first record.
@@ -62,6 +62,8 @@ pub enum Entry {
     Probed(CallId, Probe),
     /// The call has its one result.
     Ended(Box<Ended>),
+    /// The jobs that calls had left running were ended, before the verifier judges or the run ends.
+    JobsEnded(JobsEnded),
     /// The verifier judged.
     Judged(CallId, Judgement),
     /// Hames told the model something of its own accord.
@@ -113,6 +115,9 @@ pub struct RunStarted {
     pub added: Vec<AddedFolder>,
     /// The sandbox's mode, for example `workspace-write`.
     pub sandbox: String,
+    /// The network that commands have.
+    #[serde(default)]
+    pub network: Network,
     /// The digest of the head sent with every request.
     pub head: Digest,
 }
@@ -169,6 +174,18 @@ pub struct Ended {
     pub result: ToolResult,
     /// How long it ran, in milliseconds.
     pub ms: u64,
+}
+
+/// See [`Entry::JobsEnded`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobsEnded {
+    /// The names of those that were still running.
+    pub jobs: Vec<String>,
+    /// The files that changed in the workspace since it was last looked at.
+    pub changes: Vec<FileChange>,
+    /// Guards that Hames saw fire since their calls ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fired: Vec<GuardFired>,
 }
 
 /// Something that Hames tells the model of its own accord.

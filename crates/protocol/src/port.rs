@@ -3,20 +3,22 @@
 //! One rule holds for every future here: **dropping it cancels it**, and when the drop returns nothing that it
 //! started is running any more.
 
+mod sandbox;
 mod workspace;
 
-use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
+pub use sandbox::{
+    AddedView, Attempt, Capture, CommandSpec, Exit, Finished, Job, News, Peers, Program, Sandbox, SandboxProblem, Tmp,
+    Until, View,
+};
+pub use workspace::{Expected, FileContent, FileKind, Landing, PathProblem, Workspace};
 
 use crate::{
-    Baseline, BoxFuture, Call, Delta, Digest, Encoded, Entry, Event, Examination, Head, Judgement, Message,
+    Baseline, BoxFuture, Call, Delta, Digest, Encoded, Entry, Event, Examination, Head, JobsEnded, Judgement, Message,
     ModelFailure, ModelInfo, Probe, Record, Reply, Request, ToolResult, ToolSpec, UntouchedCounts,
 };
-
-pub use workspace::{Expected, FileContent, FileKind, Landing, PathProblem, Workspace};
 
 /// A language model behind a wire.
 ///
@@ -55,6 +57,11 @@ pub trait Tool: Send + Sync {
 
     /// After a crash: finds out whether the call, examined as given before it began, happened; never repeats it.
     fn probe<'a>(&'a self, call: &'a Call, examined: &'a Examination) -> BoxFuture<'a, Probe>;
+
+    /// Ends the jobs that its calls left running, and says what came of them; none when it never leaves any.
+    fn end_jobs(&self) -> Option<BoxFuture<'_, JobsEnded>> {
+        None
+    }
 }
 
 /// All tools of a session, by name. The one place where schemas are checked.
@@ -71,157 +78,10 @@ pub trait Toolbox: Send + Sync {
 
     /// See [`Tool::probe`].
     fn probe<'a>(&'a self, call: &'a Call, examined: &'a Examination) -> BoxFuture<'a, Probe>;
-}
 
-/// What to run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Program {
-    /// A command line for bash.
-    Shell(String),
-    /// A program and its arguments.
-    Direct(Vec<String>),
-}
-
-/// Which /tmp a command sees.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tmp {
-    /// The session's own, kept between commands.
-    Session,
-    /// An empty one that goes away with the command.
-    Fresh,
-}
-
-/// How the workspace looks to a command, beside what protection always does.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct View {
-    /// A folder shown at the workspace's path instead of it.
-    pub stand_in: Option<PathBuf>,
-    /// Files shown read-only at these paths (relative to the root) instead of what is there; host path of the bytes.
-    pub originals: BTreeMap<String, PathBuf>,
-    /// Paths (relative to the root) that the command must not see.
-    pub left_out: Vec<String>,
-    /// What becomes of folders that were added to be changed.
-    pub added: AddedView,
-}
-
-/// How a command sees folders that were added to the workspace to be changed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum AddedView {
-    /// As they were added.
-    #[default]
-    AsAdded,
-    /// Read-only.
-    ReadOnly,
-}
-
-/// A command for the sandbox.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CommandSpec {
-    /// What to run.
-    pub program: Program,
-    /// The working directory: relative to the workspace root, or absolute inside the sandbox.
-    pub cwd: PathBuf,
-    /// Added to the scrubbed environment.
-    pub env: Vec<(String, String)>,
-    /// The longest time it may take, in milliseconds, on the monotonic clock.
-    pub timeout_ms: u64,
-    /// Which /tmp it sees.
-    pub tmp: Tmp,
-    /// How it sees the workspace.
-    pub view: View,
-    /// Where its whole output is kept: an absolute path beneath the sandbox's /tmp; none keeps only the capture.
-    pub keep_output: Option<String>,
-    /// How much of the output's head and of its tail is captured, in bytes each.
-    pub capture_bytes: usize,
-}
-
-/// How a command ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Exit {
-    /// With this code.
-    Code(i32),
-    /// By this signal.
-    Signal(i32),
-    /// It was ended because its time was up.
-    TimedOut,
-}
-
-impl Exit {
-    /// The code a shell would show: 128 + signal, 124 for a time-out.
-    pub fn shell_code(self) -> i32 {
-        match self {
-            Self::Code(code) => code,
-            Self::Signal(signal) => 128 + signal,
-            Self::TimedOut => 124,
-        }
-    }
-}
-
-/// A bounded capture of a command's output (stdout and stderr as they came).
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Capture {
-    /// The first bytes; everything when nothing was left out.
-    pub head: Vec<u8>,
-    /// The last bytes; empty when nothing was left out.
-    pub tail: Vec<u8>,
-    /// How many bytes between the two were left out.
-    pub left_out: u64,
-}
-
-/// A change to a protected path that a command tried, as Hames observed it from outside the command.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Attempt {
-    /// The protected path, relative to the workspace root.
-    pub path: String,
-    /// The rule that protects it.
-    pub rule: String,
-    /// What was tried, for example `open for writing` or `rename`.
-    pub action: String,
-}
-
-impl Attempt {
-    /// The action of a path that did change while the command ran, whoever changed it.
-    pub const CHANGED: &'static str = "changed";
-}
-
-/// How a sandboxed command went.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finished {
-    /// How it ended.
-    pub exit: Exit,
-    /// Its output.
-    pub capture: Capture,
-    /// Processes that it left behind and that were ended with it.
-    pub strays: u32,
-    /// The working directory at its end, as a path inside the sandbox; none when it could not be told.
-    pub cwd: Option<PathBuf>,
-    /// Changes to protected paths that it tried.
-    pub attempts: Vec<Attempt>,
-    /// How long it ran, in milliseconds.
-    pub ms: u64,
-}
-
-/// Why a command could not be run at all.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct SandboxProblem(pub String);
-
-/// Runs processes isolated from the host (promise P6). One enforcement point for every caller.
-pub trait Sandbox: Send + Sync {
-    /// The mode in words, as results show it: `workspace-write`, `read-only`, `off`.
-    fn mode(&self) -> &str;
-
-    /// Runs a command to its end. Returns when its main process has ended; what it left behind is ended too.
-    /// `output` is told what it prints while it runs.
-    ///
-    /// # Errors
-    /// When it could not be started, with cause and remedy.
-    fn run<'a>(
-        &'a self,
-        command: CommandSpec,
-        output: &'a (dyn Fn(&[u8]) + Send + Sync),
-    ) -> BoxFuture<'a, Result<Finished, SandboxProblem>>;
+    /// Ends every job that a call left running, and says what they changed. When it returns none of their processes is
+    /// left. Also after a restart, when no job lives any more: what they had changed is still to be told.
+    fn end_jobs(&self) -> BoxFuture<'_, JobsEnded>;
 }
 
 /// Why the verifier cannot judge.

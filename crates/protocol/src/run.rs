@@ -24,6 +24,17 @@ impl Default for Limits {
     }
 }
 
+/// The network that model-made commands have.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Network {
+    /// None but 127.0.0.1 among themselves.
+    #[default]
+    None,
+    /// The host's.
+    Full,
+}
+
 /// Why a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -156,4 +167,6 @@ pub struct RunResult {
     pub evidence: Vec<crate::CheckEvidence>,
     /// The sandbox that effects ran in, for example `workspace-write` or `off`.
     pub sandbox: String,
+    /// The network that commands had.
+    pub network: Network,
 }

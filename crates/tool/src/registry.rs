@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use hames_protocol::port::{Tool, Toolbox};
 use hames_protocol::{
-    Arguments, BoxFuture, Call, EffectClass, Examination, Guard, Probe, Problem, Reach, Status, ToolResult, ToolSpec,
+    Arguments, BoxFuture, Call, EffectClass, Examination, Guard, JobsEnded, Probe, Problem, Reach, Status, ToolResult,
+    ToolSpec,
 };
 use jsonschema::Validator;
 use serde_json::Value;
@@ -130,6 +131,19 @@ impl Toolbox for Registry {
             // What the gate refuses never ran.
             Err(_) => Box::pin(std::future::ready(Probe::DidNotHappen)),
         }
+    }
+
+    fn end_jobs(&self) -> BoxFuture<'_, JobsEnded> {
+        Box::pin(async {
+            let mut all = JobsEnded::default();
+            for ending in self.slots.iter().filter_map(|slot| slot.tool.end_jobs()) {
+                let JobsEnded { jobs, changes, fired } = ending.await;
+                all.jobs.extend(jobs);
+                all.changes.extend(changes);
+                all.fired.extend(fired);
+            }
+            all
+        })
     }
 }
 

@@ -28,7 +28,7 @@ fn trim(schema: &mut Map<String, Value>) {
     for noise in ["title", "format"] {
         schema.remove(noise);
     }
-    if schema.get("default").is_some_and(Value::is_null) {
+    if schema.get("default").is_some_and(|value| matches!(value, Value::Null | Value::Bool(false))) {
         schema.remove("default");
     }
     if schema.get("minimum").and_then(Value::as_f64) == Some(0.0) {

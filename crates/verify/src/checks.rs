@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use hames_protocol::port::{
-    AddedView, Blobs, CommandSpec, Exit, Finished, Program, Sandbox, Tmp, Verifier, VerifyProblem, View, Workspace,
+    AddedView, Blobs, CommandSpec, Exit, Finished, Peers, Program, Sandbox, Tmp, Verifier, VerifyProblem, View,
+    Workspace,
 };
 use hames_protocol::{Baseline, BoxFuture, CheckEvidence, Judgement, UntouchedCounts, Verdict};
 
@@ -209,6 +210,7 @@ impl Checks {
             tmp,
             // A check judges; what it changed in a folder of the user's would be nobody's work.
             view: View { added: AddedView::ReadOnly, ..view },
+            peers: Peers::Nobody,
             keep_output: None,
             capture_bytes,
         };

@@ -6,7 +6,8 @@ use hames_context::message_tokens;
 use hames_protocol::port::VerifyProblem;
 use hames_protocol::{
     AttemptEnded, AttemptResult, AttemptStarted, Baseline, BoxFuture, Call, CallId, Delta, Digest, EffectClass, Ended,
-    Entry, Event, Examination, Judgement, Probe, Request, SessionId, Status, Survey, ToolResult, UntouchedCounts,
+    Entry, Event, Examination, JobsEnded, Judgement, Probe, Request, SessionId, Status, Survey, ToolResult,
+    UntouchedCounts,
 };
 
 use super::{AgentProblem, Driver};
@@ -23,6 +24,7 @@ pub(super) enum Happened {
     Examined(Examination),
     Ran(ToolResult, u64),
     Probed(Probe),
+    JobsEnded(JobsEnded),
     Judged(Result<Judgement, VerifyProblem>, u64),
     Surveyed(Survey),
 }
@@ -42,6 +44,10 @@ impl Driver {
             }
             EffectId::Examine(call) => self.examine(call),
             EffectId::Run(call) => self.call(call).await?,
+            EffectId::EndJobs => {
+                let tools = Arc::clone(&self.ports.tools);
+                Box::pin(async move { Happened::JobsEnded(tools.end_jobs().await) })
+            }
             EffectId::Probe(call) => self.probe(call),
             EffectId::Judge(call) => self.judge(call).await?,
             EffectId::Survey => {
@@ -190,6 +196,7 @@ impl Driver {
                 self.append(Entry::Ended(Box::new(Ended { call, result, ms })))?;
             }
             (EffectId::Probe(call), Happened::Probed(probe)) => self.append(Entry::Probed(call, probe))?,
+            (_, Happened::JobsEnded(ended)) => self.append(Entry::JobsEnded(ended))?,
             (EffectId::Judge(call), Happened::Judged(Ok(judgement), _)) => {
                 self.append(Entry::Judged(call, judgement))?;
             }

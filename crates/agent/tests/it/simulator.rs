@@ -50,6 +50,7 @@ impl Sim {
             unprotect: Vec::new(),
             added: Vec::new(),
             sandbox: "workspace-write".into(),
+            network: Network::None,
             head: Digest::of("head"),
         })));
         sim
@@ -89,6 +90,8 @@ impl Sim {
         for step in steps {
             match step {
                 Step::Append(entry) => {
+                    let has_jobs = self.state.branch.run.as_ref().is_some_and(|run| run.has_jobs);
+                    assert!(!matches!(*entry, Entry::RunEnded(_)) || !has_jobs, "a job outlives the run");
                     self.append(*entry);
                     return true;
                 }
@@ -144,6 +147,7 @@ impl Sim {
         let run = self.state.branch.run.as_ref().unwrap();
         let Stage::Acting(turn) = &run.stage else { panic!("a call begins outside a turn") };
         let known = turn.call(id).unwrap().clone();
+        assert!(known.call.name != FINISH || !run.has_jobs, "the verifier would see a live job");
         assert!(matches!(known.phase, Phase::Intended | Phase::Started), "{known:?}");
         assert!(turn.incomplete.is_none(), "an incomplete reply runs nothing");
         let examined = known.examined.as_ref().expect("examined");
@@ -194,6 +198,10 @@ impl Sim {
             EffectId::Run(call) => {
                 let result = self.result();
                 self.append(Entry::Ended(Box::new(Ended { call, result, ms: 1 })));
+            }
+            EffectId::EndJobs => {
+                let changes = FileChange::between("by-job", None, Some(Digest::of("x"))).into_iter().collect();
+                self.append(Entry::JobsEnded(JobsEnded { changes, ..JobsEnded::default() }));
             }
             EffectId::Probe(call) => {
                 let in_doubt = ToolResult::new(Status::InDoubt, "IN DOUBT");
@@ -248,7 +256,8 @@ impl Sim {
         let permanent = (self.dice.u8(..60) == 0).then(|| "gone".to_owned());
         let after = Some(Digest::of([self.dice.u8(..)]));
         let changes = FileChange::between("f", None, after).into_iter().filter(|_| self.dice.bool()).collect();
-        ToolResult { changes, permanent, ..ToolResult::new(status, format!("r{}", self.dice.u8(..3))) }
+        let job = (self.dice.u8(..10) == 0).then(|| "job-1".to_owned());
+        ToolResult { changes, job, permanent, ..ToolResult::new(status, format!("r{}", self.dice.u8(..3))) }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Cancelling, crashing and resuming: the log is complete, every call is answered, nothing is repeated blindly.
 
-use hames_protocol::{CancelCause, Command, Entry, Event, Outcome};
+use hames_protocol::{CancelCause, Command, Entry, Event, FINISH, Outcome, Verdict};
 use serde_json::json;
 
 use crate::world::{Play, World, call, says, text};
@@ -117,4 +117,66 @@ async fn an_effect_of_one_run_is_not_taken_for_one_of_the_next() {
         assert_eq!(ended.outcome, Outcome::Answered);
     }
     assert_eq!(*world.verifier.baselines.lock().unwrap(), 2, "each run keeps what it found at its start");
+}
+
+fn job(name: &str) -> Play {
+    says(vec![call("a", "sh", json!({"job": name}))])
+}
+
+fn finish(id: &str) -> Play {
+    says(vec![call(id, FINISH, json!({"summary": "s"}))])
+}
+
+/// The place of the first entry of this kind in the log.
+fn place(world: &World, wanted: fn(&Entry) -> bool) -> usize {
+    world.log.0.lock().unwrap().iter().position(|record| wanted(&record.entry)).expect("it is in the log")
+}
+
+#[tokio::test(start_paused = true)]
+async fn jobs_are_ended_before_the_verifier_judges_and_the_refusal_names_them() {
+    let world = World::new(vec![job("job-1"), finish("b"), finish("c")]);
+    let world = world.verified_by(vec![Ok(Verdict::Fail), Ok(Verdict::Pass)]);
+    let result = world.run("go").await;
+    assert_eq!(result.outcome, Outcome::Done);
+    assert!(place(&world, |e| matches!(e, Entry::JobsEnded(_))) < place(&world, |e| matches!(e, Entry::Judged(..))));
+    let last = world.requests().pop().unwrap();
+    let refusal = last[4]["results"][0][2].as_str().unwrap();
+    assert!(refusal.contains("Ended before the checks: job-1."), "{refusal}");
+    assert_eq!(result.files_changed.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), ["by-job"]);
+    assert_eq!(result.guards[0].reason, "It tried.");
+    let ended = world.log.0.lock().unwrap().iter().filter(|r| matches!(r.entry, Entry::JobsEnded(_))).count();
+    assert_eq!(ended, 1, "none was left for the second one");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_job_outlives_its_run_however_that_ends() {
+    let check = async |world: World, ms: Option<u64>, outcome: Outcome| {
+        let commands = ms.map_or_else(|| cancel_after(u64::MAX / 4), cancel_after);
+        assert_eq!(world.run_with("go", commands).await.unwrap().outcome, outcome);
+        assert_eq!(*world.tools.jobs.lock().unwrap(), Vec::<String>::new(), "{outcome:?}");
+        let records = world.log.0.lock().unwrap();
+        let ends: Vec<&Entry> = records[records.len() - 2..].iter().map(|record| &record.entry).collect();
+        assert!(matches!(ends[..], [Entry::JobsEnded(_), Entry::RunEnded(_)]), "{outcome:?}: {ends:?}");
+    };
+    check(World::new(vec![job("job-1"), says(vec![text("ok")])]), None, Outcome::Answered).await;
+    check(World::new(vec![job("job-1"), finish("b")]), None, Outcome::Answered).await;
+    check(World::new(vec![job("job-1"), Play::Hang]), Some(1_000), Outcome::Cancelled).await;
+    check(World::new(vec![job("job-1")]), None, Outcome::ModelFailed).await;
+    let mut short = World::new(vec![job("job-1"), Play::Hang]);
+    short.limits.max_time_ms = 1_000;
+    check(short, None, Outcome::Limit).await;
+    let mut few = World::new(vec![job("job-1")]);
+    few.limits.max_turns = 1;
+    check(few, None, Outcome::Limit).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_prompt_after_a_crash_first_tells_what_the_lost_jobs_had_changed() {
+    let world = World::new(vec![job("job-1"), Play::Hang, says(vec![text("ok")])]);
+    let crash = tokio::time::timeout(std::time::Duration::from_secs(1), world.run("go"));
+    assert!(crash.await.is_err());
+    assert_eq!(world.run("again").await.outcome, Outcome::Answered);
+    let (ended, over) =
+        (place(&world, |e| matches!(e, Entry::JobsEnded(_))), place(&world, |e| matches!(e, Entry::RunEnded(_))));
+    assert_eq!(ended + 1, over);
 }

@@ -104,11 +104,14 @@ pub(crate) fn check_conversation(messages: &[Value]) {
     }
 }
 
-/// What a tool does is told by its name: `look` is pure, `put` can be reconciled, `sh` must happen once.
+/// What a tool does is told by its name: `look` is pure, `put` can be reconciled, `sh` must happen once; with `job` it
+/// leaves one running.
 #[derive(Default)]
 pub(crate) struct CountingTools {
     pub(crate) ran: Mutex<Vec<String>>,
     pub(crate) slow: bool,
+    /// Those that are running.
+    pub(crate) jobs: Arc<Mutex<Vec<String>>>,
 }
 
 impl CountingTools {
@@ -159,14 +162,27 @@ impl Toolbox for CountingTools {
             if arguments.get("fail").is_some() {
                 return ToolResult::failed("It failed in 0.12s.");
             }
+            let job = arguments.get("job").and_then(Value::as_str).map(str::to_owned);
+            self.jobs.lock().unwrap().extend(job.clone());
             let change = FileChange::between(format!("f{number}"), None, Some(Digest::of(format!("{number}"))));
             let changes = change.into_iter().filter(|_| call.name == "put").collect();
-            ToolResult { changes, ..ToolResult::ok("done in 3ms") }
+            ToolResult { changes, job, ..ToolResult::ok("done in 3ms") }
         })
     }
 
     fn probe<'a>(&'a self, _: &'a Call, _: &'a Examination) -> BoxFuture<'a, Probe> {
         Box::pin(async { Probe::Settled(ToolResult::new(Status::InDoubt, "IN DOUBT")) })
+    }
+
+    fn end_jobs(&self) -> BoxFuture<'_, JobsEnded> {
+        Box::pin(async {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            let jobs = std::mem::take(&mut *self.jobs.lock().unwrap());
+            let changes = FileChange::between("by-job", None, Some(Digest::of("x"))).into_iter().collect();
+            let (tool, call_id, reason) = ("sh".to_owned(), "a".to_owned(), "It tried.".to_owned());
+            let fired = vec![GuardFired { guard: Guard::Protected, tool, call_id, reason }];
+            JobsEnded { jobs, changes, fired }
+        })
     }
 }
 
@@ -401,6 +417,7 @@ impl World {
             unprotect: Vec::new(),
             added: Vec::new(),
             sandbox: "workspace-write".into(),
+            network: Network::None,
         }
     }
 

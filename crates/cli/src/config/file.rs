@@ -15,7 +15,7 @@ use crate::duration;
 use crate::exit::Failure;
 
 /// The keys that a file may hold, beside `providers`.
-pub(crate) const KEYS: [&str; 15] = [
+pub(crate) const KEYS: [&str; 16] = [
     "model",
     "base_url",
     "effort",
@@ -30,6 +30,7 @@ pub(crate) const KEYS: [&str; 15] = [
     "max_tokens",
     "max_cost",
     "sandbox",
+    "network",
     "output_format",
 ];
 
@@ -112,6 +113,7 @@ fn set(
             settings.max_cost = Some(money.map_err(fault)?);
         }
         "sandbox" => settings.place.sandbox = Some(source.word(name, value)?),
+        "network" => settings.place.network = Some(source.word(name, value)?),
         "output_format" => settings.output_format = Some(source.word(name, value)?),
         _ if ONE_CALL.contains(&name) => {
             let text = format!("`{name}` is for the command line only: it says something about one call. Remove it.");

@@ -61,6 +61,7 @@ impl Page<'_> {
             self.line("max_tokens", &settings.max_tokens.value.to_string(), settings.max_tokens.origin),
             cost,
             self.line("sandbox", &quoted(&word(settings.sandbox.value)), settings.sandbox.origin),
+            self.line("network", &quoted(&word(settings.network.value)), settings.network.origin),
             self.line("output_format", &quoted(&word(settings.output_format.value)), settings.output_format.origin),
         ];
         for (name, list) in [

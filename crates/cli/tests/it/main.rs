@@ -4,12 +4,14 @@
 
 mod added;
 mod config;
+mod connection;
 mod cost_loops;
 mod crash;
 mod doctor;
 mod edits;
 mod example;
 mod instructions;
+mod jobs;
 mod network;
 mod oracle;
 mod outlet;

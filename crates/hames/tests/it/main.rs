@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may stop at what it did not expect")]
 
+mod jobs;
+
 use std::sync::{Arc, Mutex};
 
 use hames::model::script::{Script, Scripted};

@@ -8,6 +8,7 @@ use rustix::process::{Resource, Rlimit, Signal};
 
 use super::config::ProcessLimits;
 use super::listener::Installation;
+use super::network::Entrance;
 
 /// Descriptors above this are not looked at where the kernel cannot close a range.
 const OLD_KERNEL_DESCRIPTORS: RawFd = 4_096;
@@ -20,6 +21,8 @@ pub(crate) struct Birth {
     pub(crate) limits: ProcessLimits,
     /// Whether orphans among its descendants become its children.
     pub(crate) adopts: bool,
+    /// The network that it shares.
+    pub(crate) network: Option<Entrance>,
     /// The filter by which it is watched.
     pub(crate) installation: Option<Installation>,
 }
@@ -30,6 +33,10 @@ impl Birth {
     pub(crate) fn settle(&self) -> io::Result<()> {
         // A session of its own, so that neither the terminal's signals nor its control reach it.
         rustix::process::setsid()?;
+        if let Some(network) = self.network {
+            // Before the next line, for the kernel forgets that when rights change.
+            network.join()?;
+        }
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
         if self.adopts {
             rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;

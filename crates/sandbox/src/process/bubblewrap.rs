@@ -6,11 +6,11 @@ use std::io::{self, Write as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use hames_protocol::BoxFuture;
-use hames_protocol::port::{AddedView, CommandSpec, Finished, Program, Sandbox, SandboxProblem, Tmp, View};
+use hames_protocol::port::{AddedView, CommandSpec, Finished, Job, Peers, Program, Sandbox, SandboxProblem, Tmp, View};
+use hames_protocol::{BoxFuture, Network};
 use rustix::fs::MemfdFlags;
 use rustix::pipe::PipeFlags;
 use seccompiler::BpfProgram;
@@ -20,8 +20,10 @@ use super::config::{Mode, ProcessLimits, SandboxConfig};
 use super::etc::{self, Etc};
 use super::feed::Feed;
 use super::filter;
+use super::job::RunningJob;
 use super::layout::{self, Layout, Shown};
 use super::leftover;
+use super::network::NetworkSpace;
 use super::observation::Subject;
 use super::outcome::{broken, explain, finished, io_problem, real_root};
 use super::output::Keeper;
@@ -44,7 +46,11 @@ const TRIAL_MS: u64 = 20_000;
 ///
 /// A command sees the system's programs and libraries read-only, the workspace at its own path, a private /tmp, an
 /// empty home, and nothing else of the host: no other folder, no network, no socket, no process. What is protected in
-/// the workspace it can read, not change. When its main process has ended, all of its processes are gone.
+/// the workspace it can read, not change. When its main process has ended, all of its processes are gone. From the first
+/// job on, commands that may meet the session's jobs share a network of 127.0.0.1 alone.
+///
+/// With [`Network::Full`] commands use the host's network, and with that whatever of the host listens on 127.0.0.1 or
+/// on an abstract socket.
 ///
 /// Left open on purpose: a socket that a process of the host has *in the workspace* can be connected to. Not bounded:
 /// memory and disk space. The kernel holds root to no number of processes; a watch on the process tree holds everyone.
@@ -83,11 +89,13 @@ impl Bubblewrap {
         let watch = if set_uid { None } else { Some(Arc::new(watched::filter().map_err(io_problem)?)) };
         let placeholders = Placeholders::open(&root, &state.journal()).map_err(io_problem)?;
         let mut system = layout::system();
-        Etc::prepare(state.etc()).map_err(io_problem)?.mount(&mut system);
+        Etc::prepare(state.etc(), config.network).map_err(io_problem)?.mount(&mut system);
         let session = Session {
             program,
             root,
             mode: config.mode,
+            network: config.network,
+            shared: Mutex::new(None),
             state,
             watch,
             path,
@@ -111,6 +119,10 @@ impl Sandbox for Bubblewrap {
         self.session.mode.as_str()
     }
 
+    fn network(&self) -> Network {
+        self.session.network
+    }
+
     fn run<'a>(
         &'a self,
         command: CommandSpec,
@@ -123,6 +135,17 @@ impl Sandbox for Bubblewrap {
             running.result(output).await.unwrap_or_else(|| Err(broken()))
         })
     }
+
+    fn start(&self, command: CommandSpec) -> BoxFuture<'_, Result<Box<dyn Job>, SandboxProblem>> {
+        Box::pin(async move {
+            // Before the job begins, so that every command that begins after it can reach it.
+            let session = Arc::clone(&self.session);
+            let mut sharing = Running::start(move |_, _| session.share_network()).map_err(io_problem)?;
+            sharing.result(&|_| {}).await.unwrap_or_else(|| Err(broken()))?;
+            let session = Arc::clone(&self.session);
+            RunningJob::start(command.capture_bytes, move |cancel, feed| session.run(&command, cancel, feed))
+        })
+    }
 }
 
 /// What all commands of a session share.
@@ -131,6 +154,9 @@ struct Session {
     program: PathBuf,
     root: PathBuf,
     mode: Mode,
+    network: Network,
+    /// The network that commands with peers share, from the first job on.
+    shared: Mutex<Option<Arc<NetworkSpace>>>,
     state: State,
     read_only: Vec<PathBuf>,
     /// Folders beside the workspace that commands may change.
@@ -158,6 +184,7 @@ impl Session {
             timeout_ms: TRIAL_MS,
             tmp: Tmp::Fresh,
             view: View::default(),
+            peers: Peers::Session,
             keep_output: None,
             capture_bytes: 4096,
         };
@@ -170,6 +197,32 @@ impl Session {
         }
         let said = String::from_utf8_lossy(&ended.capture.head).trim().to_owned();
         Err(SandboxProblem(format!("The sandbox does not work: `true` did not run in it ({said}).")))
+    }
+
+    /// Makes the network that commands with peers share, where there is none yet, and tries it out.
+    fn share_network(&self) -> Result<(), SandboxProblem> {
+        if self.network == Network::Full {
+            return Ok(());
+        }
+        {
+            let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+            if shared.is_some() {
+                return Ok(());
+            }
+            let space = NetworkSpace::make(&self.program).map_err(|error| no_jobs(&error.to_string()))?;
+            *shared = Some(Arc::new(space));
+        }
+        self.try_out().map_err(|problem| {
+            // Commands without jobs still work.
+            *self.shared.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            no_jobs(&problem.0)
+        })
+    }
+
+    /// The shared network, for a command that is to have it.
+    fn shared_network(&self, peers: Peers) -> Option<Arc<NetworkSpace>> {
+        let shared = || self.shared.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        (peers == Peers::Session).then(shared).flatten()
     }
 
     /// Runs a command to its end, on this thread.
@@ -205,7 +258,11 @@ impl Session {
         let cwd = self.root.join(&command.cwd);
         let program = script::arguments(Epilogue::Count, &cwd, &command.program)?;
         let git_config = File::open(self.state.git_config()).map_err(io_problem)?.into();
-        let layout = self.layout(command, held, entered, &git_config)?;
+        let network = self.shared_network(command.peers);
+        let mut layout = self.layout(command, held, entered, &git_config)?;
+        if self.network == Network::None && network.is_none() {
+            layout.push("--unshare-net", [""; 0]);
+        }
         let places = Places { home: Path::new(layout::HOME), tmp: Path::new("/tmp"), path: self.path.clone() };
         let mut variables = variables::variables(command, &places);
         variables.extend(self.variables.iter().map(|(name, value)| (name.into(), value.clone())));
@@ -233,6 +290,7 @@ impl Session {
             variables,
             inherited,
             scope: Scope::Namespace(Some(info)),
+            network,
             limits: self.limits,
             timeout: Duration::from_millis(command.timeout_ms),
             capture_bytes: command.capture_bytes,
@@ -278,6 +336,14 @@ impl Session {
         layout.seal("/");
         Ok(layout)
     }
+}
+
+/// Why no job can be started, which says nothing against commands that end.
+fn no_jobs(why: &str) -> SandboxProblem {
+    let why = why.trim_end_matches('.');
+    SandboxProblem(format!(
+        "Background jobs cannot be had: the network that they share cannot be made ({why}). Start what is needed and stop it within one command."
+    ))
 }
 
 /// A file in memory that holds `bytes` and is read from its start.

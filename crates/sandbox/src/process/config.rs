@@ -5,6 +5,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use hames_protocol::Network;
+
 use crate::{AddedFolders, Protection, Toolchains};
 
 /// How far commands may write.
@@ -66,6 +68,8 @@ pub struct SandboxConfig {
     pub mode: Mode,
     /// A folder of the session's own, outside the workspace. Its `tmp` is the session's /tmp, with `outputs` in it.
     pub state: PathBuf,
+    /// The network that commands have.
+    pub network: Network,
     /// What no command may change in the workspace.
     pub protection: Arc<Protection>,
     /// Who commits are made by.

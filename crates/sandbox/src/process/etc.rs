@@ -1,12 +1,14 @@
 //! The /etc that commands see: names and lookups, certificates, and what runtimes read at their start.
 //!
-//! Nothing that may hold a secret is in it, and no resolver, for there is no network. Small things are copied into a
+//! Nothing that may hold a secret is in it, and a resolver only where there is a network. Small things are copied into a
 //! folder of the session, for each mount costs every command; large folders are mounted over it.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+
+use hames_protocol::Network;
 
 use super::layout::Layout;
 use super::script;
@@ -39,8 +41,11 @@ const SHOWN: [&str; 21] = [
 /// Beginnings of names of runtimes that come in versions, `python3.11` or `java-17-openjdk` say.
 const VERSIONED: [&str; 3] = ["python3", "java-", "php"];
 
-/// Names for the machine itself; there is no other to be reached.
+/// Names for the machine itself.
 const HOSTS: &str = "127.0.0.1 localhost hames\n::1 localhost\n";
+
+/// Who knows the names of other machines.
+const RESOLVER: &str = "/etc/resolv.conf";
 
 /// Where bash finds what it reads before a command line.
 pub(crate) const BASH_ENV: &str = "/etc/hames/bash_env";
@@ -52,7 +57,7 @@ const COPIED_ENTRIES: usize = 20;
 #[derive(Debug)]
 pub(crate) struct Etc {
     folder: PathBuf,
-    /// Folders of the host that are mounted over it.
+    /// What of the host is mounted over it.
     mounted: Vec<PathBuf>,
 }
 
@@ -61,12 +66,14 @@ impl Etc {
     ///
     /// # Errors
     /// When the folder cannot be written. What cannot be read on the host is left out.
-    pub(crate) fn prepare(folder: PathBuf) -> io::Result<Self> {
+    pub(crate) fn prepare(folder: PathBuf, network: Network) -> io::Result<Self> {
         if folder.exists() {
             fs::remove_dir_all(&folder)?;
         }
         fs::create_dir_all(folder.join("hames"))?;
-        fs::write(folder.join("hosts"), HOSTS)?;
+        let hosts =
+            if network == Network::Full { fs::read_to_string("/etc/hosts").unwrap_or_default() } else { String::new() };
+        fs::write(folder.join("hosts"), format!("{HOSTS}{hosts}"))?;
         fs::write(folder.join("hames/bash_env"), script::BASH_ENV)?;
         symlink("/proc/self/mounts", folder.join("mtab"))?;
         let versioned = fs::read_dir("/etc").into_iter().flatten().flatten().map(|entry| entry.file_name());
@@ -75,6 +82,11 @@ impl Etc {
         let mut etc = Self { folder, mounted: Vec::new() };
         for name in SHOWN.into_iter().map(str::to_owned).chain(versioned) {
             etc.take(&name)?;
+        }
+        if network == Network::Full && Path::new(RESOLVER).exists() {
+            // Mounted, for it changes as the machine moves from one network to another.
+            fs::write(etc.folder.join("resolv.conf"), "")?;
+            etc.mounted.push(RESOLVER.into());
         }
         Ok(etc)
     }

@@ -72,10 +72,10 @@ impl Layout {
     }
 }
 
-/// The part that is the same for every command of every session: namespaces, system folders, /proc and /dev.
+/// The part that is the same for every command of every session: namespaces but that of the network, system folders, /proc and /dev.
 pub(crate) fn system() -> Layout {
     let mut layout = Layout::default();
-    for option in ["--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"] {
+    for option in ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts"] {
         layout.push(option, [""; 0]);
     }
     layout.push("--unshare-cgroup-try", [""; 0]);

@@ -181,6 +181,11 @@ impl Observer {
         self.pass(notification);
     }
 
+    /// What was tried so far on paths that a mount holds; more may show at the end.
+    pub(crate) fn attempts(&self) -> &[Attempt] {
+        &self.attempts
+    }
+
     /// Lets a call go on unseen.
     pub(crate) fn pass(&self, notification: &Notification) {
         listener::answer(self.listener.as_fd(), notification);

@@ -39,6 +39,11 @@ impl Collector {
         }
     }
 
+    /// Whether anything was collected.
+    pub(crate) fn has_any(&self) -> bool {
+        self.total > 0
+    }
+
     /// What was collected.
     pub(crate) fn finish(mut self) -> Capture {
         self.tail.drain(..self.tail.len().saturating_sub(self.limit));

@@ -27,6 +27,7 @@ use super::birth;
 use super::config::ProcessLimits;
 use super::feed::Feed;
 use super::listener;
+use super::network::NetworkSpace;
 use super::observation::{Observer, Subject};
 use super::output::{Collector, Keeper};
 use super::report::Reports;
@@ -56,6 +57,8 @@ pub(crate) struct Launch {
     pub(crate) inherited: Vec<OwnedFd>,
     /// What holds its processes together.
     pub(crate) scope: Scope,
+    /// The network that it shares; its own, or the host's, without one.
+    pub(crate) network: Option<Arc<NetworkSpace>>,
     /// What it may use.
     pub(crate) limits: ProcessLimits,
     /// The longest time it may take.
@@ -192,7 +195,8 @@ impl<'a> Supervision<'a> {
             }
             None => (None, None),
         };
-        let birth = birth::Birth { inherited, limits: launch.limits, adopts, installation };
+        let network = launch.network.as_ref().map(|space| space.entrance());
+        let birth = birth::Birth { inherited, limits: launch.limits, adopts, network, installation };
         // SAFETY: `settle` makes system calls only; it neither allocates nor takes a lock.
         unsafe { command.pre_exec(move || birth.settle()) };
         let child = command.spawn()?;
@@ -336,7 +340,12 @@ impl<'a> Supervision<'a> {
             self.read_reports();
         }
         let Some(observer) = &mut self.observer else { return };
-        if self.reports.ready { observer.look(&notification) } else { observer.pass(&notification) }
+        if !self.reports.ready {
+            return observer.pass(&notification);
+        }
+        let known = observer.attempts().len();
+        observer.look(&notification);
+        self.feed.attempted(&observer.attempts()[known..]);
     }
 
     /// Learns the first process of the namespace, once bubblewrap names it.

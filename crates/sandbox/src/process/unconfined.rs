@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use hames_protocol::BoxFuture;
-use hames_protocol::port::{CommandSpec, Finished, Sandbox, SandboxProblem, Tmp, View};
+use hames_protocol::port::{CommandSpec, Finished, Job, Sandbox, SandboxProblem, Tmp, View};
+use hames_protocol::{BoxFuture, Network};
 
 use super::config::{ProcessLimits, SandboxConfig};
+use super::job::RunningJob;
 use super::layout;
 use super::leftover;
 use super::outcome::{broken, explain, finished, io_problem, real_root};
@@ -80,6 +81,7 @@ impl Unconfined {
             variables,
             inherited: Vec::new(),
             scope: Scope::Descendants,
+            network: None,
             limits: self.limits,
             timeout: Duration::from_millis(command.timeout_ms),
             capture_bytes: command.capture_bytes,
@@ -93,6 +95,10 @@ impl Unconfined {
 impl Sandbox for Unconfined {
     fn mode(&self) -> &str {
         "off"
+    }
+
+    fn network(&self) -> Network {
+        Network::Full
     }
 
     fn run<'a>(
@@ -115,6 +121,17 @@ impl Sandbox for Unconfined {
                 finished.cwd = Some(root.join(beneath));
             }
             Ok(finished)
+        })
+    }
+
+    fn start(&self, command: CommandSpec) -> BoxFuture<'_, Result<Box<dyn Job>, SandboxProblem>> {
+        Box::pin(async move {
+            let Prepared { launch, scratch, .. } = self.prepare(&command)?;
+            RunningJob::start(command.capture_bytes, move |cancel, feed| {
+                let ended = supervision::supervise(launch, cancel, feed);
+                drop(scratch);
+                ended.map(finished).map_err(|failure| explain(&failure))
+            })
         })
     }
 }

@@ -8,6 +8,8 @@ mod manifest;
 mod process;
 mod process_confinement;
 mod process_end;
+mod process_job;
+mod process_network;
 mod process_observation;
 mod process_protection;
 mod process_refusal;

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hames_protocol::port::{CommandSpec, Exit, Finished, Program, Sandbox, SandboxProblem, Tmp, View};
+use hames_protocol::Network;
+use hames_protocol::port::{CommandSpec, Exit, Finished, Peers, Program, Sandbox, SandboxProblem, Tmp, View};
 use hames_sandbox::{
     AddedFolders, Bubblewrap, GitIdentity, Mode, ProcessLimits, Protection, ProtectionConfig, SandboxConfig, TestFiles,
     Toolchains, Unconfined,
@@ -18,6 +19,7 @@ pub(crate) struct World {
     pub(crate) protect: ProtectionConfig,
     pub(crate) limits: ProcessLimits,
     pub(crate) added: AddedFolders,
+    pub(crate) network: Network,
 }
 
 impl World {
@@ -31,6 +33,7 @@ impl World {
             protect,
             limits: ProcessLimits::default(),
             added: AddedFolders::default(),
+            network: Network::None,
         }
     }
 
@@ -65,6 +68,7 @@ impl World {
         SandboxConfig {
             root: self.root(),
             mode: self.mode,
+            network: self.network,
             state: self.state(),
             protection: Arc::new(Protection::new(&self.root(), self.protect.clone()).unwrap()),
             identity: Some(GitIdentity { name: "Ada \"Countess\" L".to_owned(), email: "ada@example.org".to_owned() }),
@@ -104,6 +108,7 @@ fn spec(program: Program) -> CommandSpec {
         timeout_ms: 60_000,
         tmp: Tmp::Session,
         view: View::default(),
+        peers: Peers::Session,
         keep_output: None,
         capture_bytes: 1 << 20,
     }

@@ -9,7 +9,7 @@ use hames_sandbox::ProcessLimits;
 use crate::process::{World, each, run, runtime, shell, text};
 
 /// Processes whose environment holds this word.
-fn alive(marker: &str) -> usize {
+pub(crate) fn alive(marker: &str) -> usize {
     let with_marker = |pid: &str| {
         let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         environ.windows(marker.len()).any(|part| part == marker.as_bytes())
@@ -18,11 +18,11 @@ fn alive(marker: &str) -> usize {
     processes.filter(|entry| with_marker(&entry.file_name().to_string_lossy())).count()
 }
 
-fn marked(line: &str, marker: &str) -> CommandSpec {
+pub(crate) fn marked(line: &str, marker: &str) -> CommandSpec {
     CommandSpec { env: vec![("MARKER".to_owned(), marker.to_owned())], ..shell(line) }
 }
 
-fn marker(name: &str) -> String {
+pub(crate) fn marker(name: &str) -> String {
     format!("hames-test-{name}-{}", std::process::id())
 }
 

@@ -138,6 +138,7 @@ fn run_started(prompt: &str) -> Entry {
         unprotect: Vec::new(),
         added: Vec::new(),
         sandbox: "workspace-write".to_owned(),
+        network: Network::None,
         head: Digest::of("head"),
     }))
 }

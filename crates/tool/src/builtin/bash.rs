@@ -7,23 +7,30 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use hames_protocol::port::{
-    Attempt, CommandSpec, Exit, FileKind, Finished, Program, Sandbox, SandboxProblem, Tmp, Tool, View, Workspace,
+    CommandSpec, Exit, FileKind, Finished, Peers, Program, Sandbox, SandboxProblem, Tmp, Tool, Until, View, Workspace,
 };
 use hames_protocol::{
-    BoxFuture, Call, CallId, EffectClass, Examination, FileChange, Guard, Probe, Problem, Reach, Status, ToolResult,
-    ToolSpec,
+    BoxFuture, Call, CallId, EffectClass, Examination, FileChange, Guard, JobsEnded, Network, Probe, Problem, Reach,
+    Status, ToolResult, ToolSpec,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::job::{Jobs, Kept};
+use super::report::Report;
 use crate::blocking::{blocking, lock};
-use crate::bound::{Bounded, RESULT_LIMIT_BYTES, head_and_tail};
 use crate::schema::{arguments, spec, whole_number};
-use crate::terminal::{Cut, Live, plain};
-use crate::text::{counted, shown, thousands};
+use crate::terminal::Live;
+use crate::text::{shown, thousands};
 
 const DEFAULT_TIMEOUT_MS: u64 = 120_000;
+
+/// How long a job may live, in milliseconds.
+const JOB_LIFE_MS: u64 = 60 * 60 * 1000;
+
+/// How long a new job is watched before the call returns, in milliseconds: one that dies at once should be seen to.
+const FIRST_LOOK_MS: u64 = 1_000;
 
 /// How much of the output's head and of its tail is captured, in bytes each. More than is shown, because folding
 /// progress lines and stripping colours makes it shorter.
@@ -32,7 +39,7 @@ const CAPTURE_BYTES: usize = 128 * 1024;
 /// The longest command, in bytes: the kernel's limit on one argument (`MAX_ARG_STRLEN`) less room for a wrapper.
 const COMMAND_LIMIT_BYTES: usize = 120 * 1024;
 
-/// How many changed or protected paths are named in a text.
+/// How many changed paths are named in a text.
 const NAMED_PATHS: usize = 10;
 
 #[derive(Deserialize, JsonSchema)]
@@ -44,6 +51,9 @@ struct Arguments {
     #[serde(default, deserialize_with = "whole_number")]
     #[schemars(range(min = 1, max = 600_000))]
     timeout_ms: Option<u64>,
+    /// Keep it running as a job; later commands reach it on 127.0.0.1.
+    #[serde(default)]
+    background: bool,
 }
 
 /// The working directory of `bash`: relative to the workspace root, or absolute beneath /tmp.
@@ -72,20 +82,27 @@ pub(crate) struct Bash {
     workspace: Arc<dyn Workspace>,
     sandbox: Arc<dyn Sandbox>,
     folder: Arc<WorkingFolder>,
+    jobs: Arc<Jobs>,
 }
 
 impl Bash {
-    pub(super) fn new(workspace: Arc<dyn Workspace>, sandbox: Arc<dyn Sandbox>, folder: Arc<WorkingFolder>) -> Self {
+    pub(super) fn new(
+        workspace: Arc<dyn Workspace>,
+        sandbox: Arc<dyn Sandbox>,
+        folder: Arc<WorkingFolder>,
+        jobs: Arc<Jobs>,
+    ) -> Self {
+        let network = if sandbox.network() == Network::None { "no network, " } else { "" };
         let confined = match sandbox.mode() {
-            "off" => "Runs a command line; it gets no input.",
-            "read-only" => "Runs a command line in a sandbox: no network, no input, only /tmp is writable.",
-            _ => "Runs a command line in a sandbox: no network, no input, only the workspace and /tmp are writable.",
+            "off" => "; it gets no input".to_owned(),
+            "read-only" => format!(" in a sandbox ({network}no input, only /tmp is writable)"),
+            _ => format!(" in a sandbox ({network}no input, only the workspace and /tmp are writable)"),
         };
         let description = format!(
-            "{confined} The working directory is kept for the next call, variables are not. Background processes end \
-             with the command. Long output is cut in the middle and kept whole in /tmp/outputs."
+            "Runs a command line{confined}. The working directory is kept, variables and processes are not. Long \
+             output is cut; the whole is in /tmp/outputs."
         );
-        Self { spec: spec::<Arguments>("bash", &description), workspace, sandbox, folder }
+        Self { spec: spec::<Arguments>("bash", &description), workspace, sandbox, folder, jobs }
     }
 
     async fn execute(&self, call: &Call, output: &(dyn Fn(&str) + Send + Sync)) -> ToolResult {
@@ -98,7 +115,13 @@ impl Bash {
         }
         let remembered = self.folder.get();
         let Some(mut folder) = self.living(remembered.clone()).await else { return self.root_is_gone() };
+        let background = arguments.background;
         let spec = command(call, arguments);
+        let mut report = Report::default();
+        if background {
+            note_move(&mut report, &remembered, &folder);
+            return self.start_job(call, CommandSpec { cwd: PathBuf::from(folder), ..spec }, report).await;
+        }
         let timeout_ms = spec.timeout_ms;
         let mut ran = self.run_in(&folder, spec.clone(), output).await;
         if ran.is_err() && folder != "." {
@@ -110,18 +133,78 @@ impl Bash {
             Ok(finished) => finished,
             Err(problem) => return ToolResult::failed(problem.to_string()),
         };
-        let mut report = Report::new(timeout_ms);
-        if folder != remembered {
-            report.notes.push(format!(
-                "The working directory `{}` is gone or cannot be entered; this command ran in {}.",
-                shown(&remembered),
-                named_folder(&folder)
-            ));
-        }
+        note_move(&mut report, &remembered, &folder);
         self.folder.set(&folder);
-        self.follow(&folder, finished.cwd.as_deref(), &mut report.notes).await;
-        let changes = observe(&self.workspace).await;
-        report.finish(call, &finished, changes, self.folder.get())
+        self.follow(&folder, finished.cwd.as_deref(), &mut report).await;
+        self.result(call, report, &finished, timeout_ms).await
+    }
+
+    async fn result(&self, call: &Call, mut report: Report, finished: &Finished, timeout_ms: u64) -> ToolResult {
+        report.note_exit(finished.exit, &timed_out(timeout_ms));
+        report.note_strays(finished.strays, "Set `background` to keep one running.");
+        let fired = report.note_attempts(&finished.attempts);
+        let changes = self.changes(&mut report).await;
+        let kept = output_file(&call.id);
+        let (text, left_out) = report.text(&finished.capture, &kept, "(no output)");
+        let status = if finished.exit == Exit::Code(0) { Status::Ok } else { Status::Failed };
+        let mut result = ToolResult { changes, fired, ..ToolResult::new(status, text) };
+        result.data = json!({
+            "exit": finished.exit,
+            "code": finished.exit.shell_code(),
+            "ms": finished.ms,
+            "left_out": left_out,
+            "strays": finished.strays,
+            "attempts": finished.attempts,
+            "cwd": self.folder.get(),
+        });
+        if left_out > 0 {
+            result.data["output"] = json!(kept);
+        }
+        result
+    }
+
+    /// Starts a job and looks at it for a moment. It is kept only when this returns, so that a call which is stopped
+    /// leaves none.
+    async fn start_job(&self, call: &Call, spec: CommandSpec, mut report: Report) -> ToolResult {
+        if let Some(text) = self.jobs.fault() {
+            return ToolResult::failed(text);
+        }
+        let life_ms = spec.timeout_ms;
+        let job = match self.sandbox.start(spec).await {
+            Ok(job) => job,
+            Err(problem) => return ToolResult::failed(problem.to_string()),
+        };
+        let news = match job.news(Until::End, FIRST_LOOK_MS).await {
+            Ok(news) => news,
+            Err(problem) => return ToolResult::failed(problem.to_string()),
+        };
+        let fired = report.note_attempts(&news.attempts);
+        let changes = self.changes(&mut report).await;
+        let kept = output_file(&call.id);
+        let mut result = ToolResult { changes, fired, ..ToolResult::ok("") };
+        // From here on nothing waits.
+        if let Some(exit) = news.exit {
+            report.note("It has ended already, so there is no job.");
+            report.note_exit(exit, &timed_out(life_ms));
+            report.note_strays(news.strays, "Start a server without `&` or a daemon mode.");
+            result.status = if exit == Exit::Code(0) { Status::Ok } else { Status::Failed };
+            result.data = json!({ "exit": exit, "code": exit.shell_code() });
+        } else {
+            let name = self.jobs.keep(Kept::new(job, call, &kept, life_ms));
+            report.note(format!("`{name}` runs on. `job_output` shows what it prints, `job_kill` ends it."));
+            result.data = json!({ "job": name, "output": kept });
+            result.job = Some(name);
+        }
+        let text = report.text(&news.output, &kept, "(no output)").0;
+        ToolResult { blocks: ToolResult::ok(text).blocks, ..result }
+    }
+
+    /// What changed in the workspace; that it cannot be told is a note.
+    async fn changes(&self, report: &mut Report) -> Vec<FileChange> {
+        observe(&self.workspace).await.unwrap_or_else(|text| {
+            report.note(text);
+            Vec::new()
+        })
     }
 
     async fn run_in(
@@ -162,7 +245,7 @@ impl Bash {
     }
 
     /// Remembers where the command ended, if the next one may start there.
-    async fn follow(&self, started: &str, ended: Option<&Path>, notes: &mut Vec<String>) {
+    async fn follow(&self, started: &str, ended: Option<&Path>, report: &mut Report) {
         let Some(ended) = ended.filter(|path| path.is_absolute()) else { return };
         let folder = match ended.strip_prefix(self.workspace.root()) {
             Ok(below) if below.as_os_str().is_empty() => ".".to_owned(),
@@ -174,13 +257,13 @@ impl Bash {
         let inside = Path::new(&folder).is_relative() || is_added || is_in(Path::new("/tmp"));
         if !inside {
             self.folder.set(".");
-            notes.push(format!(
+            report.note(format!(
                 "The working directory `{}` is outside the workspace; the next command starts in the workspace root.",
                 shown(&folder)
             ));
         } else if folder != started && self.living(folder.clone()).await.as_ref() == Some(&folder) {
             self.folder.set(&folder);
-            notes.push(format!("The working directory is now {}.", named_folder(&folder)));
+            report.note(format!("The working directory is now {}.", named_folder(&folder)));
         }
     }
 
@@ -214,8 +297,10 @@ impl Tool for Bash {
         Box::pin(self.execute(call, output))
     }
 
-    fn probe<'a>(&'a self, _: &'a Call, _: &'a Examination) -> BoxFuture<'a, Probe> {
+    fn probe<'a>(&'a self, call: &'a Call, _: &'a Examination) -> BoxFuture<'a, Probe> {
         Box::pin(async move {
+            let job = arguments::<Arguments>(call).is_ok_and(|arguments| arguments.background);
+            let job = if job { "If it began as a job, that has ended with Hames. " } else { "" };
             let (known, changes) = match observe(&self.workspace).await {
                 Ok(changes) if changes.is_empty() => {
                     ("No file of the workspace has changed since it began.".to_owned(), changes)
@@ -226,8 +311,16 @@ impl Tool for Bash {
                 }
                 Err(text) => (text, Vec::new()),
             };
-            Probe::Settled(ToolResult { changes, ..ToolResult::in_doubt(known) })
+            Probe::Settled(ToolResult { changes, ..ToolResult::in_doubt(format!("{job}{known}")) })
         })
+    }
+
+    fn end_jobs(&self) -> Option<BoxFuture<'_, JobsEnded>> {
+        Some(Box::pin(async {
+            let ended = self.jobs.end_all().await;
+            // What cannot be observed now is observed with the next command.
+            JobsEnded { changes: observe(&self.workspace).await.unwrap_or_default(), ..ended }
+        }))
     }
 }
 
@@ -260,24 +353,22 @@ fn command(call: &Call, arguments: Arguments) -> CommandSpec {
         program: Program::Shell(arguments.command),
         cwd: PathBuf::from("."),
         env: Vec::new(),
-        timeout_ms: arguments.timeout_ms.unwrap_or(DEFAULT_TIMEOUT_MS),
+        timeout_ms: arguments.timeout_ms.unwrap_or(if arguments.background { JOB_LIFE_MS } else { DEFAULT_TIMEOUT_MS }),
         tmp: Tmp::Session,
         view: View::default(),
+        peers: Peers::Session,
         keep_output: Some(output_file(&call.id)),
         capture_bytes: CAPTURE_BYTES,
     }
 }
 
-/// What a command tried to do to a protected path, in a sentence.
-fn protected(first: &Attempt, actions: &[&str]) -> String {
-    let Attempt { path, rule, .. } = first;
-    let (path, rule) = (shown(path), shown(rule));
-    if actions.contains(&Attempt::CHANGED) {
-        return format!(
-            "`{path}` is protected ({rule}) and changed while the command ran; the checks do not use what it holds now."
-        );
-    }
-    format!("`{path}` is protected ({rule}) and was not changed (tried: {}).", shown(&actions.join(", ")))
+/// What a command whose time was up is told.
+fn timed_out(timeout_ms: u64) -> String {
+    format!(
+        "Timed out after {} ms; the command and everything it started were ended. Give a larger `timeout_ms` (600000 \
+         at most), or do less in one command.",
+        thousands(timeout_ms)
+    )
 }
 
 /// Where a call's whole output is kept, inside the sandbox's /tmp.
@@ -285,122 +376,14 @@ fn output_file(call: &CallId) -> String {
     format!("/tmp/outputs/{call}.txt")
 }
 
-/// What the model reads of a command that ran.
-struct Report {
-    timeout_ms: u64,
-    notes: Vec<String>,
-}
-
-impl Report {
-    fn new(timeout_ms: u64) -> Self {
-        Self { timeout_ms, notes: Vec::new() }
-    }
-
-    fn finish(
-        mut self,
-        call: &Call,
-        finished: &Finished,
-        changes: Result<Vec<FileChange>, String>,
-        cwd: String,
-    ) -> ToolResult {
-        let kept = output_file(&call.id);
-        self.note_exit(finished.exit);
-        self.note_strays(finished.strays);
-        let fired = self.note_attempts(&finished.attempts);
-        let changes = changes.unwrap_or_else(|text| {
-            self.notes.push(text);
-            Vec::new()
-        });
-        let (text, left_out) = self.text(finished, &kept);
-        let status = if finished.exit == Exit::Code(0) { Status::Ok } else { Status::Failed };
-        let mut result = ToolResult::new(status, text);
-        result.data = json!({
-            "exit": finished.exit,
-            "code": finished.exit.shell_code(),
-            "ms": finished.ms,
-            "left_out": left_out,
-            "strays": finished.strays,
-            "attempts": finished.attempts,
-            "cwd": cwd,
-        });
-        if left_out > 0 {
-            result.data["output"] = json!(kept);
-        }
-        result.changes = changes;
-        result.fired = fired;
-        result
-    }
-
-    fn note_exit(&mut self, exit: Exit) {
-        match exit {
-            Exit::Code(0) => {}
-            Exit::Code(code) => self.notes.push(format!("Exit code {code}.")),
-            Exit::Signal(signal) => self.notes.push(format!("Ended by signal {signal}{}.", signal_name(signal))),
-            Exit::TimedOut => self.notes.push(format!(
-                "Timed out after {} ms; the command and everything it started were ended. Give a larger `timeout_ms` \
-                 (600000 at most), or do less in one command.",
-                thousands(self.timeout_ms)
-            )),
-        }
-    }
-
-    fn note_strays(&mut self, strays: u32) {
-        if strays > 0 {
-            let (number, were) =
-                (counted(strays as usize, "background process"), if strays == 1 { "was" } else { "were" });
-            self.notes.push(format!(
-                "{number} {were} ended with the command. Start a server, use it and stop it within one command."
-            ));
-        }
-    }
-
-    /// Tells of protected paths that the command tried to change: a guard that fired for each path.
-    fn note_attempts(&mut self, attempts: &[Attempt]) -> Vec<Problem> {
-        let mut of_path: Vec<(&Attempt, Vec<&str>)> = Vec::new();
-        for attempt in attempts {
-            match of_path.iter_mut().find(|(first, _)| first.path == attempt.path) {
-                Some((_, actions)) => actions.push(&attempt.action),
-                None => of_path.push((attempt, vec![&attempt.action])),
-            }
-        }
-        let sentences: Vec<String> = of_path.iter().map(|(first, actions)| protected(first, actions)).collect();
-        self.notes.extend(sentences.iter().take(NAMED_PATHS).cloned());
-        if sentences.len() > NAMED_PATHS {
-            let more = counted(sentences.len() - NAMED_PATHS, "more protected path");
-            self.notes.push(format!("{more} would have been changed as well."));
-        }
-        if !sentences.is_empty() {
-            self.notes.push("Reach the goal without changing protected paths.".to_owned());
-        }
-        sentences.into_iter().map(|text| Problem { guard: Guard::Protected, text }).collect()
-    }
-
-    /// The output and the notes, together within the limit.
-    fn text(mut self, finished: &Finished, kept: &str) -> (String, u64) {
-        let capture = &finished.capture;
-        let cut = capture.left_out > 0;
-        let head = plain(&capture.head, if cut { Cut::End } else { Cut::Nowhere });
-        let tail = plain(&capture.tail, if cut { Cut::Start } else { Cut::Nowhere });
-        if head.replaced || tail.replaced {
-            self.notes.push("Bytes that are not UTF-8 are shown as \u{fffd}.".to_owned());
-        }
-        if head.stripped || tail.stripped {
-            self.notes.push("Control characters were left out.".to_owned());
-        }
-        let notes = self.notes.iter().map(|note| format!("[{note}]")).collect::<Vec<_>>().join("\n");
-        let between = capture.left_out + (head.dropped + tail.dropped) as u64;
-        let gap = |left_out| format!("[… {} bytes left out; the whole output is in {kept} …]", thousands(left_out));
-        let room = RESULT_LIMIT_BYTES.saturating_sub(notes.len() + 1);
-        let tail_text = tail.text.trim_end_matches('\n');
-        let head_text = if tail.text.is_empty() { head.text.trim_end_matches('\n') } else { &head.text };
-        let Bounded { text, left_out } = head_and_tail(head_text, tail_text, between, room, gap);
-        let text = match (text.is_empty(), notes.is_empty()) {
-            (true, true) => "(no output)".to_owned(),
-            (true, false) => notes,
-            (false, true) => text,
-            (false, false) => format!("{text}\n{notes}"),
-        };
-        (text, left_out)
+/// Tells that a command did not run where the one before it had ended.
+fn note_move(report: &mut Report, remembered: &str, folder: &str) {
+    if folder != remembered {
+        report.note(format!(
+            "The working directory `{}` is gone or cannot be entered; this command ran in {}.",
+            shown(remembered),
+            named_folder(folder)
+        ));
     }
 }
 
@@ -414,19 +397,4 @@ fn named_changes(changes: &[FileChange]) -> String {
     let more = changes.len().saturating_sub(NAMED_PATHS);
     let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
     format!("{}{rest}", named.join(", "))
-}
-
-/// The usual signals by name (numbers of Linux on x86-64 and arm64).
-fn signal_name(signal: i32) -> &'static str {
-    match signal {
-        2 => " (SIGINT)",
-        6 => " (SIGABRT)",
-        7 => " (SIGBUS)",
-        8 => " (SIGFPE)",
-        9 => " (SIGKILL)",
-        11 => " (SIGSEGV)",
-        13 => " (SIGPIPE)",
-        15 => " (SIGTERM)",
-        _ => "",
-    }
 }

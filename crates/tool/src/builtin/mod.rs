@@ -8,9 +8,11 @@ mod bash;
 mod change;
 mod edit_file;
 mod finish;
+mod job;
 mod list_files;
 mod plan;
 mod read_file;
+mod report;
 mod run_tests;
 mod search;
 mod write_file;
@@ -23,14 +25,16 @@ use serde_json::Value;
 use crate::files::{Files, Seen};
 use crate::instruction::Instructions;
 use bash::{Bash, WorkingFolder};
+use job::Jobs;
 
 /// What the built-in tools remember between calls: which content of which file the model has seen, which files of
-/// instructions it was told of, and the working directory of `bash`.
+/// instructions it was told of, the working directory of `bash`, and its jobs.
 #[derive(Clone)]
 pub struct Memory {
     seen: Arc<Seen>,
     instructions: Arc<Instructions>,
     folder: Arc<WorkingFolder>,
+    jobs: Arc<Jobs>,
 }
 
 impl Memory {
@@ -40,6 +44,7 @@ impl Memory {
         self.seen.recall(data);
         self.instructions.recall(data);
         self.folder.recall(data);
+        self.jobs.recall(data);
     }
 }
 
@@ -50,7 +55,8 @@ pub fn builtin(
     sandbox: Arc<dyn Sandbox>,
     verifier: Arc<dyn Verifier>,
 ) -> (Vec<Arc<dyn Tool>>, Memory) {
-    let memory = Memory { seen: Arc::default(), instructions: Arc::default(), folder: Arc::default() };
+    let memory =
+        Memory { seen: Arc::default(), instructions: Arc::default(), folder: Arc::default(), jobs: Arc::default() };
     let files = Files {
         workspace: Arc::clone(&workspace),
         seen: Arc::clone(&memory.seen),
@@ -63,7 +69,9 @@ pub fn builtin(
         Arc::new(edit_file::EditFile::new(files.clone())),
         Arc::new(apply_patch::ApplyPatch::new(files)),
         Arc::new(search::Search::new(Arc::clone(&workspace))),
-        Arc::new(Bash::new(Arc::clone(&workspace), sandbox, Arc::clone(&memory.folder))),
+        Arc::new(Bash::new(Arc::clone(&workspace), sandbox, Arc::clone(&memory.folder), Arc::clone(&memory.jobs))),
+        Arc::new(job::JobOutput::new(Arc::clone(&memory.jobs))),
+        Arc::new(job::JobKill::new(Arc::clone(&workspace), Arc::clone(&memory.jobs))),
     ];
     tools.push(Arc::new(plan::Plan::new()));
     if !verifier.checks().is_empty() {

@@ -33,7 +33,7 @@ pub(crate) struct RunTests {
 
 impl RunTests {
     pub(crate) fn new(workspace: Arc<dyn Workspace>, verifier: Arc<dyn Verifier>) -> Self {
-        let description = "Runs the checks that decide whether the task is done, and reports what they showed.";
+        let description = "Runs the checks that decide whether the task is done.";
         Self { spec: spec::<Arguments>("run_tests", description), workspace, verifier }
     }
 }

@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use hames_protocol::port::{
-    Blobs, Capture, CommandSpec, Exit, Expected, FileContent, Finished, Landing, PathProblem, Program, Sandbox,
+    Blobs, Capture, CommandSpec, Exit, Expected, FileContent, Finished, Job, Landing, PathProblem, Program, Sandbox,
     SandboxProblem, Tmp, Verifier, VerifyProblem, Workspace,
 };
-use hames_protocol::{Baseline, BoxFuture, Digest, FileChange, Judgement, Survey, UntouchedCounts};
+use hames_protocol::{Baseline, BoxFuture, Digest, FileChange, Judgement, Network, Survey, UntouchedCounts};
 use hames_verify::{Checks, ChecksConfig};
 use tempfile::TempDir;
 
@@ -152,6 +152,14 @@ impl Bash {
 impl Sandbox for Bash {
     fn mode(&self) -> &str {
         "off"
+    }
+
+    fn network(&self) -> Network {
+        Network::Full
+    }
+
+    fn start(&self, _: CommandSpec) -> BoxFuture<'_, Result<Box<dyn Job>, SandboxProblem>> {
+        Box::pin(async { Err(SandboxProblem("There are no jobs here.".to_owned())) })
     }
 
     fn run<'a>(
