@@ -109,7 +109,8 @@ impl WorkspaceFiles {
             let metadata = spot.metadata.as_ref().filter(|metadata| metadata.is_file() && metadata.nlink() > 1)?;
             self.protection.rule_of_inode(metadata.dev(), metadata.ino())
         };
-        let protected = self.protection.rule(&path, kind).or_else(by_inode).map(str::to_owned);
+        let completes = || self.protection.completion_rule(&path).filter(|_| kind == FileKind::Missing);
+        let protected = self.protection.rule(&path, kind).or_else(by_inode).or_else(completes).map(str::to_owned);
         Ok(Landing { path, kind, protected })
     }
 
@@ -173,7 +174,8 @@ impl WorkspaceFiles {
 
         // The folder may have moved since it was opened: what counts is where it lies now.
         let lands = spell(&jail.path_of(&folder, std::slice::from_ref(name))?);
-        if let Some(rule) = self.protection.rule(&lands, FileKind::File) {
+        let completes = || self.protection.completion_rule(&lands).filter(|_| old.is_none());
+        if let Some(rule) = self.protection.rule(&lands, FileKind::File).or_else(completes) {
             return Ok(Err(PathProblem::Protected { path: path.to_owned(), rule: rule.to_owned() }));
         }
         let mut manifest = self.manifest();
