@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Access, Baseline, BoxFuture, Call, Delta, Digest, Encoded, Entry, Event, Examination, FileChange, Head, Judgement,
-    Message, ModelFailure, ModelInfo, Probe, Record, Reply, Request, ToolResult, ToolSpec, Touch, UntouchedCounts,
+    Access, Appeared, Baseline, BoxFuture, Call, Delta, Digest, Encoded, Entry, Event, Examination, FileChange, Head,
+    Judgement, Message, ModelFailure, ModelInfo, Probe, Record, Reply, Request, ToolResult, ToolSpec, Touch,
+    UntouchedCounts,
 };
 
 /// A language model behind a wire.
@@ -365,6 +366,8 @@ pub struct Finished {
     pub cwd: Option<PathBuf>,
     /// Changes to protected paths that it tried.
     pub attempts: Vec<Attempt>,
+    /// Repositories that it brought into being, or to which it added settings.
+    pub appeared: Vec<Appeared>,
     /// How long it ran, in milliseconds.
     pub ms: u64,
 }

@@ -8,6 +8,7 @@ mod manifest;
 mod process;
 mod protection;
 mod replace;
+mod repository;
 mod toolchain;
 mod walk;
 mod workspace;

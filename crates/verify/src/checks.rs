@@ -57,6 +57,8 @@ struct Ran {
     exit: Exit,
     report: Option<Report>,
     output: String,
+    /// What was set aside of repositories that it brought into being, in sentences.
+    set_aside: Vec<String>,
 }
 
 impl Checks {
@@ -134,6 +136,7 @@ impl Checks {
             }
             evidence.push(one);
             set_aside.extend(judged.set_aside);
+            set_aside.extend(ran.set_aside);
         }
         set_aside.sort();
         set_aside.dedup();
@@ -141,13 +144,14 @@ impl Checks {
     }
 
     async fn rehearse_all(&self) -> Result<Judgement, VerifyProblem> {
-        let mut evidence = Vec::new();
+        let (mut evidence, mut set_aside) = (Vec::new(), Vec::new());
         for command in &self.config.commands {
             let ran = self.run(command, View::default(), Tmp::Session).await?;
             self.refuse_missing(command, &ran, &View::default(), Tmp::Session).await?;
             evidence.push(self.weigh(command, &ran, Before::NotCompared));
+            set_aside.extend(ran.set_aside);
         }
-        Ok(Judgement { verdict: finding::overall(&evidence), evidence, set_aside: Vec::new() })
+        Ok(Judgement { verdict: finding::overall(&evidence), evidence, set_aside })
     }
 
     /// Runs a passing check of tests once more with tests that must fail, and withdraws the pass when the code under
@@ -243,7 +247,9 @@ impl Checks {
         let finished = self.start(line, view, tmp, self.config.timeout_ms).await?;
         let output = output::text(&finished.capture);
         let report = report::read(&output, &runners);
-        Ok(Ran { exit: finished.exit, report, output })
+        let parts = finished.appeared.iter().flat_map(|repository| &repository.set_aside);
+        let set_aside = parts.map(ToString::to_string).collect();
+        Ok(Ran { exit: finished.exit, report, output, set_aside })
     }
 
     async fn start(&self, line: String, view: View, tmp: Tmp, timeout_ms: u64) -> Result<Finished, VerifyProblem> {

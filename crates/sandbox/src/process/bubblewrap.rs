@@ -34,7 +34,9 @@ use super::supervision::{self, Launch, Scope, Watch};
 use super::variables::{self, Places};
 use super::view::Arrangement;
 use super::watched;
-use crate::Protection;
+use crate::repository::Repositories;
+use crate::repository::outside::Outside;
+use crate::{Guarded, Protection};
 
 /// How long the trial at the start may take.
 const TRIAL_MS: u64 = 20_000;
@@ -77,6 +79,10 @@ impl Bubblewrap {
         let set_uid = fs::metadata(&program).is_ok_and(|found| found.mode() & 0o4000 != 0);
         let watch = if set_uid { None } else { Some(Arc::new(watched::filter().map_err(io_problem)?)) };
         let placeholders = Placeholders::open(&root, &state.journal()).map_err(io_problem)?;
+        let outside = Outside::of(&root);
+        let folders = outside.as_ref().map(Outside::folders).unwrap_or_default();
+        let repositories = Repositories::open(Arc::clone(&config.protection), folders, state.repositories());
+        let repositories = repositories.map_err(io_problem)?;
         let mut system = layout::system();
         Etc::prepare(state.etc()).map_err(io_problem)?.mount(&mut system);
         let session = Session {
@@ -94,6 +100,8 @@ impl Bubblewrap {
             protection: config.protection,
             placeholders: Arc::new(placeholders),
             digests: Digests::default(),
+            outside,
+            repositories: Arc::new(repositories),
         };
         session.try_out()?;
         Ok(Self { session: Arc::new(session) })
@@ -138,6 +146,9 @@ struct Session {
     protection: Arc<Protection>,
     placeholders: Arc<Placeholders>,
     digests: Digests,
+    /// The repository of a workspace that keeps it elsewhere.
+    outside: Option<Outside>,
+    repositories: Arc<Repositories>,
 }
 
 impl Session {
@@ -167,16 +178,24 @@ impl Session {
     fn run(&self, command: &CommandSpec, cancel: &OwnedFd, feed: &Feed) -> Result<Finished, SandboxProblem> {
         // What stands in for the workspace is nobody's work, and in a read-only one nothing can change.
         let guards = self.mode == Mode::WorkspaceWrite && command.view.stand_in.is_none();
-        let held = if guards { Some(self.placeholders.hold(&self.protection).map_err(io_problem)?) } else { None };
-        let look = |held: &Held| Snapshot::take(&self.root, &held.existing, &self.digests);
-        let before = held.as_ref().map(look);
-        let launch = self.launch(command, held.as_ref())?;
-        let mut finished = finished(supervision::supervise(launch, cancel, feed).map_err(|failure| explain(&failure))?);
-        if let (Some(held), Some(before)) = (&held, before) {
-            finished.attempts.extend(before.differences(&look(held), &held.existing));
+        if !guards {
+            let launch = self.launch(command, None)?;
+            return Ok(finished(supervision::supervise(launch, cancel, feed).map_err(|failure| explain(&failure))?));
         }
+        let survey = self.protection.survey().map_err(io_problem)?;
+        let watched = self.repositories.begin(&survey).map_err(io_problem)?;
+        let held = self.placeholders.hold(&self.protection, survey.guarded).map_err(io_problem)?;
+        let look = |existing: &[Guarded]| Snapshot::take(&self.root, existing, &self.digests);
+        let before = look(&held.existing);
+        let launch = self.launch(command, Some(&held))?;
+        let mut finished = finished(supervision::supervise(launch, cancel, feed).map_err(|failure| explain(&failure))?);
+        let changes = before.differences(&look(&held.existing), &held.existing);
+        let changed: Vec<String> = changes.iter().map(|attempt| attempt.path.clone()).collect();
+        finished.attempts.extend(changes);
+        let existing = held.existing.clone();
         // Nothing of the command is left, so what kept it from making these paths may go.
         drop(held);
+        finished.appeared = watched.end(&existing, &changed);
         Ok(finished)
     }
 
@@ -243,6 +262,10 @@ impl Session {
         let shown = |path| Shown { source: path, target: path, mode: Mode::ReadOnly };
         let mut folders: Vec<_> = self.read_only.iter().map(|path| shown(path.as_path())).collect();
         folders.push(Shown { source: base, target: &self.root, mode: self.mode });
+        // What stands in for the workspace has no part in its repository.
+        let mode = if command.view.stand_in.is_some() { Mode::ReadOnly } else { self.mode };
+        let outside = self.outside.as_ref().map(|outside| outside.shown(mode)).unwrap_or_default();
+        folders.extend(outside.iter().map(|(path, mode)| Shown { source: path, target: path, mode: *mode }));
         layout::private(&mut layout, tmp.as_deref(), folders).map_err(io_problem)?;
 
         let mut arrangement = Arrangement::new(base, self.mode);

@@ -10,8 +10,8 @@ use hames_protocol::port::{
     Attempt, CommandSpec, Exit, FileKind, Finished, Program, Sandbox, SandboxProblem, Tmp, Tool, View, Workspace,
 };
 use hames_protocol::{
-    BoxFuture, Call, CallId, EffectClass, Examination, FileChange, Guard, Probe, Problem, Reach, Status, ToolResult,
-    ToolSpec,
+    Appeared, BoxFuture, Call, CallId, EffectClass, Examination, FileChange, Guard, Probe, Problem, Reach, SetAside,
+    Status, ToolResult, ToolSpec,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -21,7 +21,7 @@ use crate::blocking::{blocking, lock};
 use crate::bound::{Bounded, RESULT_LIMIT_BYTES, head_and_tail};
 use crate::schema::{arguments, spec, whole_number};
 use crate::terminal::{Cut, Live, plain};
-use crate::text::{counted, shown, thousands};
+use crate::text::{clipped, counted, escaped, shown, thousands};
 
 const DEFAULT_TIMEOUT_MS: u64 = 120_000;
 
@@ -278,6 +278,11 @@ fn protected(first: &Attempt, actions: &[&str]) -> String {
     format!("`{path}` is protected ({rule}) and was not changed (tried: {}).", shown(&actions.join(", ")))
 }
 
+fn set_aside_sentence(part: &SetAside) -> String {
+    let why = escaped(&clipped(&part.why, 400));
+    SetAside { path: shown(&part.path), why, kept: shown(&part.kept) }.to_string()
+}
+
 /// Where a call's whole output is kept, inside the sandbox's /tmp.
 fn output_file(call: &CallId) -> String {
     format!("/tmp/outputs/{call}.txt")
@@ -304,7 +309,8 @@ impl Report {
         let kept = output_file(&call.id);
         self.note_exit(finished.exit);
         self.note_strays(finished.strays);
-        let fired = self.note_attempts(&finished.attempts);
+        let mut fired = self.note_attempts(&finished.attempts);
+        fired.extend(self.note_repositories(&finished.appeared));
         let changes = changes.unwrap_or_else(|text| {
             self.notes.push(text);
             Vec::new()
@@ -319,6 +325,7 @@ impl Report {
             "left_out": left_out,
             "strays": finished.strays,
             "attempts": finished.attempts,
+            "appeared": finished.appeared,
             "cwd": cwd,
         });
         if left_out > 0 {
@@ -369,6 +376,27 @@ impl Report {
         }
         if !sentences.is_empty() {
             self.notes.push("Reach the goal without changing protected paths.".to_owned());
+        }
+        sentences.into_iter().map(|text| Problem { guard: Guard::Protected, text }).collect()
+    }
+
+    /// Tells of repositories that came into being: a guard that fired for each part that was set aside.
+    fn note_repositories(&mut self, appeared: &[Appeared]) -> Vec<Problem> {
+        let new: Vec<String> =
+            appeared.iter().filter(|one| one.is_new).map(|one| format!("`{}`", shown(&one.path))).collect();
+        if !new.is_empty() {
+            let more = new.len().saturating_sub(NAMED_PATHS);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            let named = new.iter().take(NAMED_PATHS).cloned().collect::<Vec<_>>().join(", ");
+            self.notes
+                .push(format!("New git repositories: {named}{more}. Their hooks and settings are protected now."));
+        }
+        let set_aside = appeared.iter().flat_map(|one| &one.set_aside);
+        let sentences: Vec<String> = set_aside.map(set_aside_sentence).collect();
+        self.notes.extend(sentences.iter().take(NAMED_PATHS).cloned());
+        if sentences.len() > NAMED_PATHS {
+            let more = counted(sentences.len() - NAMED_PATHS, "more part");
+            self.notes.push(format!("{more} of new repositories were set aside as well."));
         }
         sentences.into_iter().map(|text| Problem { guard: Guard::Protected, text }).collect()
     }
