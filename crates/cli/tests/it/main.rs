@@ -6,6 +6,7 @@ mod config;
 mod crash;
 mod doctor;
 mod example;
+mod layouts;
 mod outlet;
 mod place;
 mod sessions;

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod jail;
+mod layout;
 mod manifest;
 mod process;
 mod process_confinement;
@@ -11,6 +12,7 @@ mod process_protection;
 mod process_refusal;
 mod process_view;
 mod protection;
+mod repository;
 
 use std::fs;
 use std::path::Path;
