@@ -47,6 +47,9 @@ pub(crate) async fn run(options: SandboxOptions) -> Result<ExitCode, Failure> {
     for attempt in &finished.attempts {
         output::note(&format!("protected: `{}` ({}), tried to {}", attempt.path, attempt.rule, attempt.action));
     }
+    for part in finished.appeared.iter().flat_map(|repository| &repository.set_aside) {
+        output::note(&format!("protected: {part}"));
+    }
     if finished.strays > 0 {
         output::note(&format!("{} processes were left behind and ended.", finished.strays));
     }

@@ -12,6 +12,7 @@ mod event;
 mod id;
 mod message;
 pub mod port;
+mod repository;
 mod run;
 mod verdict;
 
@@ -22,6 +23,7 @@ pub use entry::*;
 pub use event::*;
 pub use id::*;
 pub use message::*;
+pub use repository::*;
 pub use run::*;
 pub use verdict::*;
 

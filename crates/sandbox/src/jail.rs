@@ -254,7 +254,8 @@ impl Jail {
         Ok(rustix::fs::unlinkat(self.folder(&trail)?, name, AtFlags::empty())?)
     }
 
-    fn folder(&self, trail: &[OsString]) -> Result<OwnedFd, Errno> {
+    /// Opens a folder by names that have neither links nor `..`.
+    pub(crate) fn folder(&self, trail: &[OsString]) -> Result<OwnedFd, Errno> {
         let path = if trail.is_empty() { PathBuf::from(".") } else { trail.iter().collect() };
         rustix::fs::openat2(
             &self.root,

@@ -9,6 +9,7 @@ mod manifest;
 mod process;
 mod protection;
 mod replace;
+mod repository;
 mod roots;
 mod toolchain;
 mod walk;

@@ -109,7 +109,8 @@ impl Root {
                 Use::AddedToRead | Use::Tmp => None,
             }
         };
-        let protected = self.rule(&relative, kind).or_else(by_inode).map(str::to_owned);
+        let completes = || self.completion_rule(&relative).filter(|_| kind == FileKind::Missing);
+        let protected = self.rule(&relative, kind).or_else(by_inode).or_else(completes).map(str::to_owned);
         Ok(Landing { path: self.shown(&relative), kind, protected })
     }
 
@@ -119,6 +120,14 @@ impl Root {
             Use::Workspace(protection) | Use::Added(protection) => protection.rule(relative, kind),
             Use::AddedToRead => Some(ADDED_RULE),
             Use::Tmp => Some(TMP_RULE),
+        }
+    }
+
+    /// The rule against a new file here that would make a folder a repository.
+    pub(crate) fn completion_rule(&self, relative: &str) -> Option<&'static str> {
+        match &self.purpose {
+            Use::Workspace(protection) | Use::Added(protection) => protection.completion_rule(relative),
+            Use::AddedToRead | Use::Tmp => None,
         }
     }
 

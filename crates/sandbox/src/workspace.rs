@@ -158,7 +158,8 @@ impl WorkspaceFiles {
 
         // The folder may have moved since it was opened: what counts is where it lies now.
         let lands = spell(&root.jail.path_of(&folder, std::slice::from_ref(name))?);
-        if let Some(rule) = root.rule(&lands, FileKind::File) {
+        let completes = || root.completion_rule(&lands).filter(|_| old.is_none());
+        if let Some(rule) = root.rule(&lands, FileKind::File).or_else(completes) {
             return Ok(Err(PathProblem::Protected { path: path.to_owned(), rule: rule.to_owned() }));
         }
         let mut manifest = root.manifest();

@@ -58,6 +58,8 @@ pub(crate) struct Ran {
     pub(crate) exit: Exit,
     pub(crate) report: Option<Report>,
     pub(crate) output: String,
+    /// What was set aside of repositories that it brought into being, in sentences.
+    set_aside: Vec<String>,
 }
 
 impl Checks {
@@ -135,6 +137,7 @@ impl Checks {
             }
             evidence.push(one);
             set_aside.extend(judged.set_aside);
+            set_aside.extend(ran.set_aside);
         }
         set_aside.sort();
         set_aside.dedup();
@@ -142,13 +145,14 @@ impl Checks {
     }
 
     async fn rehearse_all(&self) -> Result<Judgement, VerifyProblem> {
-        let mut evidence = Vec::new();
+        let (mut evidence, mut set_aside) = (Vec::new(), Vec::new());
         for command in &self.config.commands {
             let ran = self.run(command, View::default(), Tmp::Session).await?;
             self.refuse_missing(command, &ran, &View::default(), Tmp::Session).await?;
             evidence.push(self.weigh(command, &ran, Before::NotCompared));
+            set_aside.extend(ran.set_aside);
         }
-        Ok(Judgement { verdict: finding::overall(&evidence), evidence, set_aside: Vec::new() })
+        Ok(Judgement { verdict: finding::overall(&evidence), evidence, set_aside })
     }
 
     pub(crate) async fn untouched(&self) -> Result<Untouched, VerifyProblem> {
@@ -191,7 +195,9 @@ impl Checks {
         let report = report::read(output, &runners).or_else(|| junit::read(&files));
         let is_go = report.as_ref().is_some_and(|report| report.runner == Runner::Go) && !command.contains("-v");
         let output = if is_go { without_chatter(output) } else { output.to_owned() };
-        Ok(Ran { exit: finished.exit, report, output })
+        let parts = finished.appeared.iter().flat_map(|repository| &repository.set_aside);
+        let set_aside = parts.map(ToString::to_string).collect();
+        Ok(Ran { exit: finished.exit, report, output, set_aside })
     }
 
     async fn start(

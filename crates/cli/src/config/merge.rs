@@ -280,7 +280,7 @@ mod tests {
         let (settings, ignored) = merged("max_cost = 3\n", workspace, SettingFlags::default());
         let (bare, _) = merged("max_cost = 3\n", "", SettingFlags::default());
         assert_eq!(format!("{settings:?}"), format!("{bare:?}"));
-        assert_eq!(ignored.len(), 14, "{ignored:#?}");
+        assert_eq!(ignored.len(), 15, "{ignored:#?}");
         assert!(ignored.iter().any(|line| line.starts_with("w.toml, line 7: `base_url` is ignored")), "{ignored:#?}");
         assert!(ignored.iter().any(|line| line.contains("`max_time` is ignored: it would raise the limit of 30m")));
     }

@@ -76,8 +76,8 @@ fn no_process_of_a_job_is_left_whatever_ends_the_run() {
         let (ended, result) = place.run_json(&place.script(&script(&marker, then)), more);
         assert_eq!((ended, alive(&marker)), (code, 0), "{name}: {result:#}");
         let log = place.log();
-        let kinds: Vec<_> = log.iter().rev().take(2).map(|record| record["entry"].to_string()).collect();
-        assert!(kinds[1].contains("\"jobs\":[\"job-1\"]"), "{name}: {kinds:?}");
+        let kinds: Vec<_> = log.iter().rev().take(3).map(|record| record["entry"].to_string()).collect();
+        assert!(kinds[2].contains("\"jobs\":[\"job-1\"]"), "{name}: {kinds:?}");
     };
     check("answer", "- text: done\n", &[], 0);
     check("limit", "- text: more\n", &["--max-turns", "1"], 3);

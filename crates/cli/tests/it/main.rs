@@ -12,6 +12,7 @@ mod edits;
 mod example;
 mod instructions;
 mod jobs;
+mod layouts;
 mod network;
 mod oracle;
 mod outlet;

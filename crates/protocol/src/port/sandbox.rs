@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{BoxFuture, Network};
+use crate::{Appeared, BoxFuture, Network};
 
 /// What to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -143,6 +143,8 @@ pub struct Finished {
     pub cwd: Option<PathBuf>,
     /// Changes to protected paths that it tried.
     pub attempts: Vec<Attempt>,
+    /// Repositories that it brought into being, or to which it added settings.
+    pub appeared: Vec<Appeared>,
     /// How long it ran, in milliseconds.
     pub ms: u64,
 }
@@ -159,6 +161,8 @@ pub struct News {
     pub output: Capture,
     /// Changes to protected paths that it tried.
     pub attempts: Vec<Attempt>,
+    /// Repositories that it brought into being, told when it has ended.
+    pub appeared: Vec<Appeared>,
     /// How it ended; none while it runs.
     pub exit: Option<Exit>,
     /// Processes that it left behind at its end and that were ended with it.

@@ -38,6 +38,8 @@ use super::variables::{self, Places};
 use super::view::Arrangement;
 use super::watched;
 use crate::Protection;
+use crate::repository::outside::Outside;
+use crate::repository::{Repositories, Watched};
 
 /// How long the trial at the start may take.
 const TRIAL_MS: u64 = 20_000;
@@ -88,6 +90,10 @@ impl Bubblewrap {
         let set_uid = fs::metadata(&program).is_ok_and(|found| found.mode() & 0o4000 != 0);
         let watch = if set_uid { None } else { Some(Arc::new(watched::filter().map_err(io_problem)?)) };
         let placeholders = Placeholders::open(&root, &state.journal()).map_err(io_problem)?;
+        let outside = Outside::of(&root);
+        let folders = outside.as_ref().map(Outside::folders).unwrap_or_default();
+        let repositories = Repositories::open(Arc::clone(&config.protection), folders, state.repositories());
+        let repositories = repositories.map_err(io_problem)?;
         let mut system = layout::system();
         Etc::prepare(state.etc(), config.network).map_err(io_problem)?.mount(&mut system);
         let session = Session {
@@ -108,6 +114,8 @@ impl Bubblewrap {
             protection: config.protection,
             placeholders: Arc::new(placeholders),
             digests: Digests::default(),
+            outside,
+            repositories: Arc::new(repositories),
         };
         session.try_out()?;
         Ok(Self { session: Arc::new(session) })
@@ -148,6 +156,13 @@ impl Sandbox for Bubblewrap {
     }
 }
 
+/// What keeps the workspace's protected paths from a command that runs.
+struct Guarding {
+    held: Held,
+    before: Snapshot,
+    watched: Watched,
+}
+
 /// What all commands of a session share.
 #[derive(Debug)]
 struct Session {
@@ -172,6 +187,9 @@ struct Session {
     protection: Arc<Protection>,
     placeholders: Arc<Placeholders>,
     digests: Digests,
+    /// The repository of a workspace that keeps it elsewhere.
+    outside: Option<Outside>,
+    repositories: Arc<Repositories>,
 }
 
 impl Session {
@@ -229,21 +247,39 @@ impl Session {
     fn run(&self, command: &CommandSpec, cancel: &OwnedFd, feed: &Feed) -> Result<Finished, SandboxProblem> {
         // What stands in for the workspace is nobody's work, and in a read-only one nothing can change.
         let guards = self.mode == Mode::WorkspaceWrite && command.view.stand_in.is_none();
-        let held = if guards { Some(self.placeholders.hold(&self.protection).map_err(io_problem)?) } else { None };
-        let look = |held: &Held| Snapshot::take(&self.root, &held.existing, &self.digests);
-        let before = held.as_ref().map(look);
         let changes_added = self.mode == Mode::WorkspaceWrite && command.view.added == AddedView::AsAdded;
         let territories: &[Territory] = if changes_added { &self.territories } else { &[] };
         let entered = territories.iter().map(Territory::enter).collect::<io::Result<Vec<_>>>().map_err(io_problem)?;
-        let launch = self.launch(command, held.as_ref(), &entered)?;
+        let guarding = if guards { Some(self.guard().map_err(io_problem)?) } else { None };
+        let launch = self.launch(command, guarding.as_ref().map(|guarding| &guarding.held), &entered)?;
         let mut finished = finished(supervision::supervise(launch, cancel, feed).map_err(|failure| explain(&failure))?);
-        if let (Some(held), Some(before)) = (&held, before) {
-            finished.attempts.extend(before.differences(&look(held), &held.existing));
+        // Nothing of the command is left, so what kept it from making protected paths may go.
+        if let Some(guarding) = guarding {
+            self.release(guarding, &mut finished);
         }
-        // Nothing of the command is left, so what kept it from making these paths may go.
-        drop(held);
-        finished.attempts.extend(entered.into_iter().flat_map(Entered::leave));
+        entered.into_iter().for_each(|entered| entered.leave(&mut finished));
         Ok(finished)
+    }
+
+    /// Finds what is protected now and holds it for a command. Walks the workspace.
+    fn guard(&self) -> io::Result<Guarding> {
+        let survey = self.protection.survey()?;
+        let watched = self.repositories.begin(&survey)?;
+        let held = self.placeholders.hold(&self.protection, survey.guarded)?;
+        let before = Snapshot::take(&self.root, &held.existing, &self.digests);
+        Ok(Guarding { held, before, watched })
+    }
+
+    /// Tells what of the protected changed all the same, and what repositories came into being.
+    fn release(&self, guarding: Guarding, finished: &mut Finished) {
+        let Guarding { held, before, watched } = guarding;
+        let after = Snapshot::take(&self.root, &held.existing, &self.digests);
+        let changes = before.differences(&after, &held.existing);
+        let changed: Vec<String> = changes.iter().map(|attempt| attempt.path.clone()).collect();
+        finished.attempts.extend(changes);
+        let existing = held.existing.clone();
+        drop(held);
+        finished.appeared.extend(watched.end(&existing, &changed));
     }
 
     /// Works out everything that starting the command needs.
@@ -324,6 +360,10 @@ impl Session {
         folders.push(Shown { source: base, target: &self.root, mode: self.mode });
         let added_mode = if entered.is_empty() { Mode::ReadOnly } else { Mode::WorkspaceWrite };
         folders.extend(self.territories.iter().map(|territory| territory.shown(added_mode)));
+        // What stands in for the workspace has no part in its repository.
+        let mode = if command.view.stand_in.is_some() { Mode::ReadOnly } else { self.mode };
+        let outside = self.outside.as_ref().map(|outside| outside.shown(mode)).unwrap_or_default();
+        folders.extend(outside.iter().map(|(path, mode)| Shown { source: path, target: path, mode: *mode }));
         layout::private(&mut layout, tmp.as_deref(), folders).map_err(io_problem)?;
 
         let mut arrangement = Arrangement::new(base, self.mode);

@@ -124,15 +124,15 @@ impl Backlog {
 
     fn take(&self) -> Result<News, SandboxProblem> {
         let mut kept = self.kept();
-        let (exit, strays) = match &kept.ended {
-            None => (None, 0),
-            Some(Ok(finished)) => (Some(finished.exit), finished.strays),
+        let (exit, strays, appeared) = match &mut kept.ended {
+            None => (None, 0, Vec::new()),
+            Some(Ok(finished)) => (Some(finished.exit), finished.strays, std::mem::take(&mut finished.appeared)),
             Some(Err(problem)) => return Err(problem.clone()),
         };
         let output = std::mem::replace(&mut kept.output, Collector::new(self.capture_bytes)).finish();
         let attempts = kept.attempts[kept.told..].to_vec();
         kept.told = kept.attempts.len();
-        Ok(News { output, attempts, exit, strays })
+        Ok(News { output, attempts, appeared, exit, strays })
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {

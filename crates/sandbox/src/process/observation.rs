@@ -23,6 +23,7 @@ use super::config::Mode;
 use super::listener::{self, Notification};
 use super::view;
 use super::watched::{self, PathArgument, Touches, Watched};
+use crate::protection::names;
 use crate::{Guarded, Protection};
 
 /// How many links are followed at the end of a path that leads nowhere.
@@ -232,9 +233,8 @@ impl Observer {
         let Some(rule) = rule else { return Answer::Pass };
         let attempt = |rule| Attempt { path: subject.told(relative), rule, action: watched.action.to_owned() };
         if !subject.is_mounted(relative) {
-            // What was there is compared afterwards. A new repository is the command's own; it is protected from the
-            // next command on.
-            if kind == FileKind::Missing && !relative.iter().any(|part| part == ".git") {
+            // What was there is compared afterwards, and what is new in repositories is looked at by itself.
+            if kind == FileKind::Missing && !names::is_of_repository(&rule) {
                 self.appeared.entry(landing.path.clone()).or_insert_with(|| attempt(rule));
             }
             return Answer::Pass;

@@ -15,6 +15,7 @@ pub(crate) fn finished(ended: Ended) -> Finished {
         strays: ended.strays,
         cwd: ended.cwd,
         attempts: ended.attempts,
+        appeared: Vec::new(),
         ms: u64::try_from(ended.duration.as_millis()).unwrap_or(u64::MAX),
     }
 }

@@ -79,15 +79,15 @@ impl Placeholders {
         Ok(Self { journal_path, root: root.to_owned(), journal: file, held: Mutex::new(book) })
     }
 
-    /// Finds what is protected now and puts placeholders where something is absent. Walks the workspace.
+    /// Puts placeholders where something protected is absent; `existing` is what is there now.
     ///
     /// # Errors
-    /// When the workspace cannot be read, or the journal or a placeholder not be written.
-    pub(crate) fn hold(self: &Arc<Self>, protection: &Protection) -> io::Result<Held> {
+    /// When the journal or a placeholder cannot be written.
+    pub(crate) fn hold(self: &Arc<Self>, protection: &Protection, existing: Vec<Guarded>) -> io::Result<Held> {
         let mut book = self.book();
         // A placeholder that another command holds looks as if it existed.
         let (placed, existing): (Vec<_>, Vec<_>) =
-            protection.existing()?.into_iter().partition(|guarded| book.held.contains_key(&guarded.path));
+            existing.into_iter().partition(|guarded| book.held.contains_key(&guarded.path));
         let placed = placed.into_iter().map(|guarded| Absent { path: guarded.path, rule: guarded.rule });
         let wanted: Vec<Absent> = protection.absent().into_iter().chain(placed).collect();
         let mut held = Held { placeholders: Arc::clone(self), taken: Vec::new(), existing, absent: Vec::new() };

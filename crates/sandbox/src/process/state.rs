@@ -48,7 +48,7 @@ impl State {
         layout::real_folder(&state.tmp().join("outputs"))?;
         fs::write(state.empty(), "")?;
         fs::write(state.bash_env(), script::BASH_ENV)?;
-        fs::write(state.git_config(), identity.map(git_config).unwrap_or_default())?;
+        fs::write(state.git_config(), git_config(identity))?;
         Ok(state)
     }
 
@@ -77,6 +77,11 @@ impl State {
         self.folder.join("placeholders")
     }
 
+    /// Where the repositories of the workspace are noted while a command runs.
+    pub(crate) fn repositories(&self) -> PathBuf {
+        self.folder.join("repositories")
+    }
+
     /// What is shown as /etc.
     pub(crate) fn etc(&self) -> PathBuf {
         self.folder.join("etc")
@@ -93,11 +98,14 @@ impl State {
     }
 }
 
-/// The text of a `.gitconfig`; see "Syntax" in git-config(1) for what a value must escape.
-fn git_config(identity: &GitIdentity) -> String {
+/// The text of a `.gitconfig`. Every folder counts as safe here as well as by the environment, which git does not pass on
+/// to what it starts in another repository, as for a clone. See "Syntax" in git-config(1) for what a value must escape.
+fn git_config(identity: Option<&GitIdentity>) -> String {
+    let safe = "[safe]\n\tdirectory = *\n";
+    let Some(identity) = identity else { return safe.to_owned() };
     let quote = |value: &str| {
         let escaped = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n").replace('\0', "");
         format!("\"{escaped}\"")
     };
-    format!("[user]\n\tname = {}\n\temail = {}\n", quote(&identity.name), quote(&identity.email))
+    format!("{safe}[user]\n\tname = {}\n\temail = {}\n", quote(&identity.name), quote(&identity.email))
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hames_protocol::Digest;
-use hames_protocol::port::Attempt;
+use hames_protocol::port::{Attempt, Finished};
 
 use super::comparison::{Digests, Snapshot};
 use super::config::Mode;
@@ -15,6 +15,7 @@ use super::placeholder::{Held, Placeholders};
 use super::state::State;
 use super::view::Arrangement;
 use crate::Protection;
+use crate::repository::{Repositories, Watched};
 
 /// How many digits of a path's digest name the journal of its placeholders.
 const NAME_DIGITS: usize = 16;
@@ -24,6 +25,7 @@ const NAME_DIGITS: usize = 16;
 pub(crate) struct Territory {
     protection: Arc<Protection>,
     placeholders: Arc<Placeholders>,
+    repositories: Arc<Repositories>,
     digests: Digests,
 }
 
@@ -33,6 +35,7 @@ pub(crate) struct Entered<'a> {
     territory: &'a Territory,
     held: Held,
     before: Snapshot,
+    watched: Watched,
 }
 
 impl Territory {
@@ -44,9 +47,11 @@ impl Territory {
         let root = protection.root();
         let digest = Digest::of(root.as_os_str().as_encoded_bytes());
         let name: String = digest.as_str().chars().filter(char::is_ascii_alphanumeric).collect();
-        let journal = state.journal().with_extension(&name[name.len().saturating_sub(NAME_DIGITS)..]);
-        let placeholders = Arc::new(Placeholders::open(root, &journal)?);
-        Ok(Self { protection: Arc::clone(protection), placeholders, digests: Digests::default() })
+        let name = &name[name.len().saturating_sub(NAME_DIGITS)..];
+        let placeholders = Arc::new(Placeholders::open(root, &state.journal().with_extension(name))?);
+        let note = state.repositories().with_extension(name);
+        let repositories = Arc::new(Repositories::open(Arc::clone(protection), Vec::new(), note)?);
+        Ok(Self { protection: Arc::clone(protection), placeholders, repositories, digests: Digests::default() })
     }
 
     /// Its path, inside as outside.
@@ -64,9 +69,11 @@ impl Territory {
     /// # Errors
     /// When it cannot be read, or a placeholder not be written.
     pub(crate) fn enter(&self) -> io::Result<Entered<'_>> {
-        let held = self.placeholders.hold(&self.protection)?;
+        let survey = self.protection.survey()?;
+        let watched = self.repositories.begin(&survey)?;
+        let held = self.placeholders.hold(&self.protection, survey.guarded)?;
         let before = Snapshot::take(self.root(), &held.existing, &self.digests);
-        Ok(Entered { territory: self, held, before })
+        Ok(Entered { territory: self, held, before, watched })
     }
 }
 
@@ -87,15 +94,25 @@ impl Entered<'_> {
         arrangement.mount(layout, self.territory.root());
     }
 
-    /// What of the protected changed all the same, told by absolute paths. The command has ended.
-    pub(crate) fn leave(self) -> Vec<Attempt> {
-        let root = self.territory.root();
-        let after = Snapshot::take(root, &self.held.existing, &self.territory.digests);
-        let mut attempts = self.before.differences(&after, &self.held.existing);
-        for attempt in &mut attempts {
-            attempt.path = root.join(&attempt.path).to_string_lossy().into_owned();
+    /// Tells what of the protected changed all the same, and what repositories came into being, by absolute paths. The
+    /// command has ended.
+    pub(crate) fn leave(self, finished: &mut Finished) {
+        let Self { territory, held, before, watched } = self;
+        let root = territory.root();
+        let after = Snapshot::take(root, &held.existing, &territory.digests);
+        let attempts = before.differences(&after, &held.existing);
+        let changed: Vec<String> = attempts.iter().map(|attempt| attempt.path.clone()).collect();
+        let existing = held.existing.clone();
+        drop(held);
+        let told = |path: &str| root.join(path).to_string_lossy().into_owned();
+        finished.attempts.extend(attempts.into_iter().map(|one| Attempt { path: told(&one.path), ..one }));
+        for mut repository in watched.end(&existing, &changed) {
+            repository.path = told(&repository.path);
+            for part in &mut repository.set_aside {
+                (part.path, part.kept) = (told(&part.path), told(&part.kept));
+            }
+            finished.appeared.push(repository);
         }
-        attempts
     }
 
     fn absent(&self) -> impl Iterator<Item = PathBuf> + '_ {

@@ -20,6 +20,7 @@ use hames_protocol::port::{SandboxProblem, View};
 use super::config::Mode;
 use super::layout::Layout;
 use super::outcome::io_problem;
+use crate::protection::names;
 use crate::{GuardKind, Guarded};
 
 /// Mounts for what is protected; each costs a command about half a millisecond, and more the more there are. Beyond
@@ -183,12 +184,12 @@ impl<'a> Arrangement<'a> {
 }
 
 /// What of the protected paths, and of the folders above them, no mount holds: links, over which nothing can be bound,
-/// and what is beyond [`GUARDS`]. Folders come first, for they are few and git's settings are among them.
+/// and what is beyond [`GUARDS`]. Folders come first, for they are few, then git's settings.
 pub(crate) fn unheld(existing: &[Guarded]) -> HashSet<PathBuf> {
     let mut held: HashSet<&Path> = HashSet::new();
     let mut unheld: HashSet<PathBuf> = HashSet::new();
     let mut ordered: Vec<&Guarded> = existing.iter().collect();
-    ordered.sort_by_key(|guarded| guarded.kind != GuardKind::Folder);
+    ordered.sort_by_key(|guarded| (guarded.kind != GuardKind::Folder, !names::is_of_repository(&guarded.rule)));
     for guarded in &ordered {
         let new = guarded.path.ancestors().filter(|path| !path.as_os_str().is_empty() && !held.contains(path));
         let new: Vec<&Path> = new.collect();

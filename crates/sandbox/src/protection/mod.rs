@@ -5,8 +5,9 @@
 //! well, so that no second name is a way around. A change to the workspace can thus never widen what may be written.
 
 mod glob;
-mod names;
+pub(crate) mod names;
 mod scan;
+mod survey;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
@@ -16,6 +17,8 @@ use std::path::{Path, PathBuf};
 use hames_protocol::port::FileKind;
 
 use glob::Globs;
+use survey::Memory;
+pub(crate) use survey::Survey;
 
 /// Whether the tests are protected.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -141,6 +144,8 @@ pub struct Protection {
     identities: HashMap<(u64, u64), String>,
     /// All protected paths that were there at the start.
     at_start: HashSet<PathBuf>,
+    /// What the last look at the workspace found.
+    memory: Memory,
 }
 
 impl Protection {
@@ -161,6 +166,7 @@ impl Protection {
             second_names: BTreeMap::new(),
             identities: HashMap::new(),
             at_start: HashSet::new(),
+            memory: Memory::default(),
         };
         if protection.tests == TestFiles::Guarded {
             protection.test_files = scan::test_files(&protection.root).map_err(problem)?;
@@ -198,15 +204,32 @@ impl Protection {
         self.identities.get(&(device, inode)).map(String::as_str)
     }
 
-    /// The protected files and folders that exist now, a wholly protected folder once, sorted by path. Walks the
-    /// workspace.
+    /// The protected files and folders that exist now, a wholly protected folder once, sorted by path. Looks at every
+    /// folder of the workspace, and reads those that changed since it last did.
     ///
     /// # Errors
     /// When the root cannot be read.
     pub fn existing(&self) -> io::Result<Vec<Guarded>> {
-        let mut found = scan::guarded(self)?;
-        found.sort();
+        Ok(self.survey()?.guarded)
+    }
+
+    /// The same, and the repositories in the workspace; all sorted by path.
+    ///
+    /// # Errors
+    /// When the root cannot be read.
+    pub(crate) fn survey(&self) -> io::Result<Survey> {
+        let mut found = survey::look(self, &self.memory)?;
+        found.guarded.sort();
+        found.repositories.sort();
+        found.pointers.sort();
         Ok(found)
+    }
+
+    /// The rule against a new file that would make a folder a repository; none when it would not. Only file tools are
+    /// held to it: what a command makes is looked at when it has ended.
+    pub(crate) fn completion_rule(&self, relative: &str) -> Option<&'static str> {
+        let is_open = self.unprotect.rule(relative, false).is_some();
+        scan::completion_rule(&self.root, relative).filter(|_| !is_open)
     }
 
     /// The protected paths without a wildcard that do not exist now, sorted: what a command could still bring into
@@ -257,7 +280,7 @@ impl Protection {
 
     /// Notes what exists at the start, and every second name of it.
     fn take_stock(&mut self) -> io::Result<()> {
-        let mut found = scan::guarded(self)?;
+        let mut found = survey::look(self, &Memory::default())?.guarded;
         let config = found.iter().filter(|guarded| guarded.rule == names::RUNNER_RULE);
         let config = config.filter_map(|guarded| guarded.path.to_str()).filter(|path| !names::is_runner_file(path));
         self.known_config = config.map(str::to_owned).collect();
@@ -282,7 +305,7 @@ impl Protection {
         self.identities = identities;
         self.second_names = second_names;
         if !self.second_names.is_empty() {
-            found = scan::guarded(self)?;
+            found = survey::look(self, &Memory::default())?.guarded;
         }
         self.at_start = found.into_iter().map(|guarded| guarded.path).collect();
         Ok(())

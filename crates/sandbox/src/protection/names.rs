@@ -1,11 +1,17 @@
 //! What is protected by its name alone: settings that others execute, and what belongs to tests.
 //!
-//! Everything here is pure and works on paths relative to the workspace root, whether or not they exist.
+//! Everything here is pure and works on paths relative to the workspace root, whether or not they exist. Names that
+//! some file system or git itself takes for one of these (`.GIT`, `git~1`) count as that one.
+
+use std::borrow::Cow;
 
 /// Settings at the root that editors, shells and agents execute or obey.
 pub(super) const ROOT_SETTINGS: [&str; 6] = [".hames", ".mcp.json", ".envrc", ".vscode", ".claude", ".agents"];
 /// The one file below `.hames/` that a run may write.
 pub(super) const PROGRESS: &str = ".hames/progress.md";
+
+/// The name of a repository in the folder that it keeps.
+const DOT_GIT: &str = ".git";
 
 const SETTINGS_RULE: &str = "settings that other programs obey";
 const GIT_RULE: &str = "hooks and settings of a git repository";
@@ -20,11 +26,12 @@ pub(super) fn settings_rule(path: &str, is_folder: bool) -> Option<&'static str>
     if path == PROGRESS {
         return None;
     }
+    let path = folded(path);
     let parts: Vec<&str> = path.split('/').collect();
     if parts.first().is_some_and(|first| ROOT_SETTINGS.contains(first)) {
         return Some(SETTINGS_RULE);
     }
-    let git = parts.iter().position(|part| *part == ".git")?;
+    let git = parts.iter().position(|part| *part == DOT_GIT)?;
     match &parts[git + 1..] {
         [] => (!is_folder).then_some(POINTER_RULE),
         inside => git_rule(inside, is_folder),
@@ -50,6 +57,39 @@ pub(super) fn git_rule(inside: &[&str], is_folder: bool) -> Option<&'static str>
 /// Whether a git folder holds something of this name that is protected.
 pub(super) fn is_git_setting(name: &str) -> bool {
     matches!(name, "hooks" | "info" | "config" | "config.worktree" | "commondir" | "gitdir")
+}
+
+/// Whether a rule is one about repositories.
+pub(crate) fn is_of_repository(rule: &str) -> bool {
+    rule == GIT_RULE || rule == POINTER_RULE
+}
+
+/// Whether a name is taken for `.git` by some file system.
+pub(crate) fn is_dot_git(name: &str) -> bool {
+    folded_name(name) == DOT_GIT
+}
+
+/// A path in which each name is spelled as [`folded_name`] has it.
+pub(super) fn folded(path: &str) -> Cow<'_, str> {
+    if path.split('/').all(|name| matches!(folded_name(name), Cow::Borrowed(_))) {
+        return Cow::Borrowed(path);
+    }
+    Cow::Owned(path.split('/').map(folded_name).collect::<Vec<_>>().join("/"))
+}
+
+/// A name as file systems compare it that know no difference of case, drop dots and blanks at the end (FAT, NTFS) or
+/// skip characters without width (HFS+). The same as in git's `is_ntfs_dotgit` and `is_hfs_dotgit`.
+fn folded_name(name: &str) -> Cow<'_, str> {
+    let is_skipped =
+        |c: char| matches!(c, '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}');
+    let plain = !name.ends_with(['.', ' ']) && !name.chars().any(|c| c.is_ascii_uppercase() || is_skipped(c));
+    let folded = if plain {
+        Cow::Borrowed(name)
+    } else {
+        let folded: String = name.chars().filter(|c| !is_skipped(*c)).map(|c| c.to_ascii_lowercase()).collect();
+        Cow::Owned(folded.trim_end_matches(['.', ' ']).to_owned())
+    };
+    if folded == "git~1" { Cow::Owned(DOT_GIT.to_owned()) } else { folded }
 }
 
 /// Folders whose files are all part of the tests: sources, fixtures, expected outputs.
@@ -183,6 +223,28 @@ mod tests {
             assert_eq!(settings_rule(path, false), None, "{path}");
         }
         assert_eq!(settings_rule(".git", true), None);
+    }
+
+    #[test]
+    fn a_name_that_some_file_system_takes_for_another_is_that_one() {
+        for path in [
+            ".GIT/hooks/pre-commit",
+            ".Git/config",
+            ".git/HOOKS/x",
+            ".git/Config",
+            ".git /hooks/x",
+            ".git./config",
+            ".gi\u{200c}t/config",
+            "sub/GIT~1/config",
+            ".VSCode/tasks.json",
+            ".Envrc",
+            ".hames/Progress.md",
+        ] {
+            assert!(settings_rule(path, false).is_some(), "{path}");
+        }
+        for path in [".hames/progress.md", "src/.gitt", "Hooks", "GIT", ". git/config", "caf\u{e9}/a"] {
+            assert_eq!(settings_rule(path, false), None, "{path}");
+        }
     }
 
     #[test]

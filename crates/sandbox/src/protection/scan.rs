@@ -11,7 +11,7 @@ use hames_protocol::port::FileKind;
 use ignore::WalkState;
 
 use super::names::{self, TestName};
-use super::{GuardKind, Guarded, Protection, Since};
+use super::{GuardKind, Guarded, Protection};
 use crate::walk::{self, Show};
 
 /// How much of a file is read to tell whether it is a test, in bytes.
@@ -58,34 +58,15 @@ fn mentions_tests(path: &Path) -> bool {
     read.is_ok() && (holds(b"unittest") || holds(b"def test"))
 }
 
-/// What exists and is protected, a wholly protected folder once.
-pub(super) fn guarded(protection: &Protection) -> io::Result<Vec<Guarded>> {
-    let root = &protection.root;
-    let found = Mutex::new(Vec::new());
-    each(root, root, Show::Everything, |path, kind| {
-        // A name that is no text matches by its readable part; the path stays what it is.
-        let Some(rule) = protection.rule(&path.to_string_lossy(), file_kind(kind)) else {
-            return pruned(root, path, kind);
-        };
-        let since = if protection.at_start.contains(path) { Since::Start } else { Since::Later };
-        let writable = if kind.is_dir() { writable(protection, path) } else { Vec::new() };
-        let kind = match file_kind(kind) {
-            FileKind::Folder => GuardKind::Folder,
-            _ if kind.is_symlink() => GuardKind::Link,
-            _ => GuardKind::File,
-        };
-        lock(&found).push(Guarded { path: path.to_owned(), kind, rule: rule.to_owned(), since, writable });
-        WalkState::Skip
-    })?;
-    Ok(into_inner(found))
+/// Whether something in a protected folder may stay writable.
+pub(super) fn may_have_exceptions(protection: &Protection, folder: &Path) -> bool {
+    folder == Path::new(".hames") || !protection.unprotect.is_empty() || protection.protect.has_exceptions()
 }
 
 /// What stays writable in a protected folder.
-fn writable(protection: &Protection, folder: &Path) -> Vec<PathBuf> {
+pub(super) fn writable(protection: &Protection, folder: &Path) -> Vec<PathBuf> {
     let root = &protection.root;
-    let exceptions =
-        folder == Path::new(".hames") || !protection.unprotect.is_empty() || protection.protect.has_exceptions();
-    if !exceptions {
+    if !may_have_exceptions(protection, folder) {
         return Vec::new();
     }
     let found = Mutex::new(Vec::new());
@@ -135,9 +116,11 @@ pub(super) fn names_of(root: &Path, identities: &HashMap<(u64, u64), String>) ->
 
 /// The rule for a path in a git folder that is not named `.git`: a bare repository is one for git as well.
 pub(super) fn bare_git_rule(root: &Path, relative: &str, is_folder: bool) -> Option<&'static str> {
+    let folded = names::folded(relative);
+    let inside: Vec<&str> = folded.split('/').collect();
     let parts: Vec<&str> = relative.split('/').collect();
-    (0..parts.len()).filter(|&at| names::is_git_setting(parts[at])).find_map(|at| {
-        let rule = names::git_rule(&parts[at..], is_folder)?;
+    (0..parts.len()).filter(|&at| names::is_git_setting(inside[at])).find_map(|at| {
+        let rule = names::git_rule(&inside[at..], is_folder)?;
         let folder = parts[..at].iter().fold(root.to_owned(), |folder, part| folder.join(part));
         is_git_folder(&folder).then_some(rule)
     })
@@ -150,20 +133,39 @@ pub(super) fn git_folder_of(root: &Path, path: &Path) -> Option<String> {
     (name == "config" && is_repository).then(|| folder.to_owned())
 }
 
-/// What git itself asks of a folder before it takes it for a repository.
+/// What git itself asks of a folder before it takes it for a repository: its own objects and branches, or word of where
+/// they are.
 fn is_git_folder(folder: &Path) -> bool {
-    ["HEAD", "objects", "refs"].iter().all(|name| folder.join(name).symlink_metadata().is_ok())
+    is_git_layout(|name| folder.join(name).symlink_metadata().is_ok())
+}
+
+/// The same of a folder of which `has` tells the names.
+pub(super) fn is_git_layout(has: impl Fn(&str) -> bool) -> bool {
+    has("HEAD") && (has("commondir") || (has("objects") && has("refs")))
+}
+
+/// The rule against a file at `relative` that would make a folder above it a repository; none when that is none, or
+/// one already.
+pub(super) fn completion_rule(root: &Path, relative: &str) -> Option<&'static str> {
+    let parts: Vec<&str> = relative.split('/').collect();
+    let marks = ["HEAD", "commondir", "objects", "refs"];
+    let is_mark = |name: &str| marks.iter().any(|mark| mark.eq_ignore_ascii_case(name));
+    (0..parts.len()).filter(|&at| is_mark(parts[at])).find_map(|at| {
+        let (folder, new) = (root.join(parts[..at].join("/")), parts[at]);
+        let completes = is_git_layout(|name| name.eq_ignore_ascii_case(new) || folder.join(name).exists());
+        (completes && !is_git_folder(&folder)).then_some("it would make its folder a git repository")
+    })
 }
 
 /// The objects of a repository are many and nothing in them is executed.
-fn pruned(root: &Path, path: &Path, kind: FileType) -> WalkState {
+pub(super) fn pruned(root: &Path, path: &Path, kind: FileType) -> WalkState {
     let is_objects = kind.is_dir()
         && path.file_name().is_some_and(|name| name == "objects")
         && path.parent().is_some_and(|parent| is_git_folder(&root.join(parent)));
     if is_objects { WalkState::Skip } else { WalkState::Continue }
 }
 
-fn file_kind(kind: FileType) -> FileKind {
+pub(super) fn file_kind(kind: FileType) -> FileKind {
     if kind.is_dir() { FileKind::Folder } else { FileKind::File }
 }
 

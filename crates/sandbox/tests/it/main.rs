@@ -4,6 +4,7 @@
 mod added;
 mod ignored;
 mod jail;
+mod layout;
 mod manifest;
 mod process;
 mod process_confinement;
@@ -15,6 +16,7 @@ mod process_protection;
 mod process_refusal;
 mod process_view;
 mod protection;
+mod repository;
 
 use std::fs;
 use std::path::Path;

@@ -221,3 +221,30 @@ fn editable_configuration_stays_protected_when_the_user_says_so() {
     assert_eq!(rule(&protection, "setup.cfg").unwrap(), "`--protect setup.cfg`");
     assert!(protection.existing().unwrap().iter().all(|guarded| guarded.since == Since::Start));
 }
+
+#[test]
+fn what_comes_and_goes_is_seen_at_the_next_look() {
+    let folder = folder_with(&["deep/a/b/x", "deep/c/config", "deep/c/objects/x"]);
+    let root = folder.path();
+    let protection = Protection::new(root, ProtectionConfig::default()).unwrap();
+    let seen = || {
+        // So long that what was found the time before may be relied on.
+        std::thread::sleep(std::time::Duration::from_millis(60));
+        existing(&protection).into_iter().map(|(path, _)| path).collect::<Vec<_>>()
+    };
+    assert!(seen().is_empty() && seen().is_empty());
+    fs::create_dir_all(root.join("deep/a/b/.git/hooks")).unwrap();
+    assert_eq!(seen(), ["deep/a/b/.git/hooks"]);
+    fs::write(root.join("deep/a/b/.git/config"), "").unwrap();
+    assert_eq!(seen(), ["deep/a/b/.git/config", "deep/a/b/.git/hooks"]);
+    fs::rename(root.join("deep/a"), root.join("deep/z")).unwrap();
+    assert_eq!(seen(), ["deep/z/b/.git/config", "deep/z/b/.git/hooks"]);
+    fs::remove_dir_all(root.join("deep/z/b")).unwrap();
+    assert!(seen().is_empty());
+    fs::create_dir(root.join("deep/c/refs")).unwrap();
+    assert!(seen().is_empty());
+    fs::write(root.join("deep/c/HEAD"), "").unwrap();
+    assert_eq!(seen(), ["deep/c/config"]);
+    fs::remove_dir_all(root.join("deep/c/objects")).unwrap();
+    assert!(seen().is_empty());
+}

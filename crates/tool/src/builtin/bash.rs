@@ -142,7 +142,8 @@ impl Bash {
     async fn result(&self, call: &Call, mut report: Report, finished: &Finished, timeout_ms: u64) -> ToolResult {
         report.note_exit(finished.exit, &timed_out(timeout_ms));
         report.note_strays(finished.strays, "Set `background` to keep one running.");
-        let fired = report.note_attempts(&finished.attempts);
+        let mut fired = report.note_attempts(&finished.attempts);
+        fired.extend(report.note_repositories(&finished.appeared));
         let changes = self.changes(&mut report).await;
         let kept = output_file(&call.id);
         let (text, left_out) = report.text(&finished.capture, &kept, "(no output)");
@@ -155,6 +156,7 @@ impl Bash {
             "left_out": left_out,
             "strays": finished.strays,
             "attempts": finished.attempts,
+            "appeared": finished.appeared,
             "cwd": self.folder.get(),
         });
         if left_out > 0 {
@@ -178,7 +180,8 @@ impl Bash {
             Ok(news) => news,
             Err(problem) => return ToolResult::failed(problem.to_string()),
         };
-        let fired = report.note_attempts(&news.attempts);
+        let mut fired = report.note_attempts(&news.attempts);
+        fired.extend(report.note_repositories(&news.appeared));
         let changes = self.changes(&mut report).await;
         let kept = output_file(&call.id);
         let mut result = ToolResult { changes, fired, ..ToolResult::ok("") };

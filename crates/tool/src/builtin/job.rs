@@ -110,7 +110,9 @@ impl Jobs {
             }
             kept.job.end().await;
             let Ok(news) = kept.job.news(Until::End, 0).await else { continue };
-            let fired = Report::default().note_attempts(&news.attempts);
+            let mut report = Report::default();
+            let mut fired = report.note_attempts(&news.attempts);
+            fired.extend(report.note_repositories(&news.appeared));
             ended.fired.extend(fired.into_iter().map(|Problem { guard, text }| GuardFired {
                 guard,
                 tool: kept.tool.clone(),
@@ -173,7 +175,8 @@ impl Jobs {
             }
         }
         report.note_strays(news.strays, "Start a server without `&` or a daemon mode.");
-        let fired = report.note_attempts(&news.attempts);
+        let mut fired = report.note_attempts(&news.attempts);
+        fired.extend(report.note_repositories(&news.appeared));
         let silent = news.output.head.is_empty();
         let (text, left_out) = report.text(&news.output, &kept.output, "");
         let text = if silent { format!("(no new output)\n{text}") } else { text };
@@ -183,6 +186,7 @@ impl Jobs {
             "code": news.exit.map(Exit::shell_code),
             "left_out": left_out,
             "attempts": news.attempts,
+            "appeared": news.appeared,
             "output": kept.output,
         });
         ToolResult { data, fired, ..ToolResult::ok(text) }

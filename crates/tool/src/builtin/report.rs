@@ -2,11 +2,11 @@
 //! it should know.
 
 use hames_protocol::port::{Attempt, Capture, Exit};
-use hames_protocol::{Guard, Problem};
+use hames_protocol::{Appeared, Guard, Problem, SetAside};
 
 use crate::bound::{Bounded, RESULT_LIMIT_BYTES, head_and_tail};
 use crate::terminal::{Cut, plain};
-use crate::text::{counted, shown, thousands};
+use crate::text::{clipped, counted, escaped, shown, thousands};
 
 /// How many protected paths are named in a text.
 const NAMED_PATHS: usize = 10;
@@ -58,6 +58,27 @@ impl Report {
         sentences.into_iter().map(|text| Problem { guard: Guard::Protected, text }).collect()
     }
 
+    /// Tells of repositories that came into being: a guard that fired for each part that was set aside.
+    pub(super) fn note_repositories(&mut self, appeared: &[Appeared]) -> Vec<Problem> {
+        let new: Vec<String> =
+            appeared.iter().filter(|one| one.is_new).map(|one| format!("`{}`", shown(&one.path))).collect();
+        if !new.is_empty() {
+            let more = new.len().saturating_sub(NAMED_PATHS);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            let named = new.iter().take(NAMED_PATHS).cloned().collect::<Vec<_>>().join(", ");
+            self.notes
+                .push(format!("New git repositories: {named}{more}. Their hooks and settings are protected now."));
+        }
+        let set_aside = appeared.iter().flat_map(|one| &one.set_aside);
+        let sentences: Vec<String> = set_aside.map(set_aside_sentence).collect();
+        self.notes.extend(sentences.iter().take(NAMED_PATHS).cloned());
+        if sentences.len() > NAMED_PATHS {
+            let more = counted(sentences.len() - NAMED_PATHS, "more part");
+            self.notes.push(format!("{more} of new repositories were set aside as well."));
+        }
+        sentences.into_iter().map(|text| Problem { guard: Guard::Protected, text }).collect()
+    }
+
     /// The output and the notes, together within the limit, and how many bytes were left out; the whole output is in
     /// `kept`. `silence` stands for no output where there is no note either.
     pub(super) fn text(mut self, capture: &Capture, kept: &str, silence: &str) -> (String, u64) {
@@ -85,6 +106,11 @@ impl Report {
         };
         (text, left_out)
     }
+}
+
+fn set_aside_sentence(part: &SetAside) -> String {
+    let why = escaped(&clipped(&part.why, 400));
+    SetAside { path: shown(&part.path), why, kept: shown(&part.kept) }.to_string()
 }
 
 /// What a command tried to do to a protected path, in a sentence.

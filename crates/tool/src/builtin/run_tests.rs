@@ -13,13 +13,15 @@ use super::bash::observe;
 use crate::bound::{RESULT_LIMIT_BYTES, gap, head_and_tail};
 use crate::schema::spec;
 use crate::terminal::{Cut, plain};
-use crate::text::shown;
+use crate::text::{clipped, escaped, shown};
 
 /// What is kept free for everything but the output of the checks, in bytes.
-const FRAME_BYTES: usize = 2_000;
+const FRAME_BYTES: usize = 4_000;
 
 /// How many of the paths that were set aside are named.
 const NAMED_PATHS: usize = 10;
+/// How much of a sentence about one of these is shown, in bytes.
+const SENTENCE_BYTES: usize = 300;
 
 #[derive(JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -79,9 +81,9 @@ fn report(judgement: &Judgement) -> ToolResult {
     let mut sections: Vec<String> = judgement.evidence.iter().map(|evidence| section(evidence, share)).collect();
     if !judgement.set_aside.is_empty() {
         let named: Vec<String> =
-            judgement.set_aside.iter().take(NAMED_PATHS).map(|path| format!("`{}`", shown(path))).collect();
-        let more = if judgement.set_aside.len() > NAMED_PATHS { ", …" } else { "" };
-        sections.push(format!("Left out of the checks or put back for them: {}{more}.", named.join(", ")));
+            judgement.set_aside.iter().take(NAMED_PATHS).map(|told| escaped(&clipped(told, SENTENCE_BYTES))).collect();
+        let more = if judgement.set_aside.len() > NAMED_PATHS { " …" } else { "" };
+        sections.push(format!("Set aside: {}{more}", named.join(" ")));
     }
     let text = sections.join("\n\n");
     // Very many checks outgrow any share; the bound on the whole still holds.

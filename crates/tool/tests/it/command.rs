@@ -197,13 +197,13 @@ async fn the_checks_report_what_they_showed() {
     let judgement = |verdict, output: &str| Judgement {
         verdict,
         evidence: vec![evidence(verdict, output)],
-        set_aside: vec!["conftest.py".to_owned()],
+        set_aside: vec!["`conftest.py` was set aside.".to_owned()],
     };
     let world = World::with_checks(Checks { rehearsal: Some(Ok(judgement(Verdict::Fail, "FAIL: test_sum\n"))) });
     let result = world.run("run_tests", json!({})).await;
     assert_eq!(result.status, Status::Failed);
     let expected = "`python3 -m unittest` failed (unittest, 2 ran). 1 of 2 tests failed.\nFAIL: test_sum\n\n\
-                    Left out of the checks or put back for them: `conftest.py`.";
+                    Set aside: `conftest.py` was set aside.";
     assert_eq!(result.text(), expected);
     assert_eq!(result.data["verdict"], "fail");
     let long = judgement(Verdict::Pass, &"\u{1b}[32mok\u{1b}[0m\n".repeat(20_000));

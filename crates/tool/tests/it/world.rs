@@ -359,7 +359,15 @@ impl Shell {
             cwd.map(|path| path.strip_prefix(&self.tmp).map(|below| Path::new("/tmp").join(below)).unwrap_or(path));
         let attempts = std::mem::take(&mut *self.attempts.lock().unwrap());
         let ms = started.elapsed().as_millis() as u64;
-        Ok(Finished { exit, capture: capture(&raw, command.capture_bytes), strays, cwd, attempts, ms })
+        Ok(Finished {
+            exit,
+            capture: capture(&raw, command.capture_bytes),
+            strays,
+            cwd,
+            attempts,
+            appeared: Vec::new(),
+            ms,
+        })
     }
 }
 

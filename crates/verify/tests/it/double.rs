@@ -188,7 +188,7 @@ impl Sandbox for Bash {
             drop(child);
             let capture = Capture { head: fs::read(&log).unwrap(), tail: Vec::new(), left_out: 0 };
             let ms = u64::try_from(began.elapsed().as_millis()).unwrap();
-            Ok(Finished { exit, capture, strays: 0, cwd: None, attempts: Vec::new(), ms })
+            Ok(Finished { exit, capture, strays: 0, cwd: None, attempts: Vec::new(), appeared: Vec::new(), ms })
         })
     }
 }
