@@ -254,7 +254,12 @@ impl Workspace for WorkspaceFiles {
     fn locate(&self, path: &str) -> Result<Landing, PathProblem> {
         jail::check_text(path)?;
         let located = jail::retry(|| self.spot(path).and_then(|(jail, spot)| self.landing(jail, &spot)));
-        located.map_err(|refusal| refusal.problem(path))
+        let landing = located.map_err(|refusal| refusal.problem(path))?;
+        // Through its descriptor a root that was removed or moved away still looks like a folder.
+        if landing.path == "." && !self.jail.stands_at(&self.root) {
+            return Err(PathProblem::Missing(path.to_owned()));
+        }
+        Ok(landing)
     }
 
     fn read(&self, path: &str, limit: u64) -> Result<FileContent, PathProblem> {

@@ -9,6 +9,7 @@ mod example;
 mod outlet;
 mod place;
 mod sessions;
+mod shell;
 mod signals;
 mod toolchain;
 mod usage;

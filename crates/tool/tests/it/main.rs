@@ -8,5 +8,6 @@ mod look;
 mod patch;
 mod plan;
 mod registry;
+mod shell;
 mod world;
 mod write;
