@@ -11,5 +11,7 @@ mod place;
 mod sessions;
 mod shell;
 mod signals;
+mod sweep;
 mod toolchain;
+mod tracer;
 mod usage;
