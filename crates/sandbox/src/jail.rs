@@ -154,6 +154,13 @@ impl Jail {
         Ok(jail)
     }
 
+    /// Whether the folder still stands at `path`: it can be removed or moved while it is open.
+    pub(crate) fn stands_at(&self, path: &Path) -> bool {
+        let here = rustix::fs::fstat(&self.root).map(|found| (found.st_dev, found.st_ino));
+        let there = rustix::fs::stat(path).map(|found| (found.st_dev, found.st_ino));
+        matches!((here, there), (Ok(here), Ok(there)) if here == there)
+    }
+
     /// The part of an absolute path beneath this folder; a relative path as it is; none when it lies elsewhere.
     pub(crate) fn beneath<'a>(&self, path: &'a Path) -> Option<&'a Path> {
         if path.is_relative() {

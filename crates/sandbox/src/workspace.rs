@@ -239,8 +239,16 @@ impl Workspace for WorkspaceFiles {
 
     fn locate(&self, path: &str) -> Result<Landing, PathProblem> {
         jail::check_text(path)?;
-        let located = jail::retry(|| self.roots.resolve(Path::new(path)).and_then(|(root, spot)| root.landing(&spot)));
-        located.map_err(|refusal| refusal.problem(path))
+        let located = jail::retry(|| {
+            let (root, spot) = self.roots.resolve(Path::new(path))?;
+            Ok((root, root.landing(&spot)?))
+        });
+        let (root, landing) = located.map_err(|refusal: Refusal| refusal.problem(path))?;
+        // Through its descriptor a folder that was removed or moved away still looks like one.
+        if landing.path == root.name() && !root.jail.stands_at(&root.path) {
+            return Err(PathProblem::Missing(path.to_owned()));
+        }
+        Ok(landing)
     }
 
     fn read(&self, path: &str, limit: u64) -> Result<FileContent, PathProblem> {

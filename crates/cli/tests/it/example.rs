@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use crate::place::{Place, Ran, repository};
 
-const CHECK: &str = "python3 -m unittest discover -s tests -t .";
+pub(crate) const CHECK: &str = "python3 -m unittest discover -s tests -t .";
 
-fn script() -> String {
+pub(crate) fn script() -> String {
     repository().join("examples/checkout.yaml").to_str().unwrap().to_owned()
 }
 
@@ -122,7 +122,8 @@ fn shapes(place: &Place) -> Vec<String> {
         .collect()
 }
 
-fn strip(value: &mut Value) {
+/// Removes what differs from run to run.
+pub(crate) fn strip(value: &mut Value) {
     match value {
         Value::Object(map) => {
             for key in ["ms", "jitter", "model", "session", "head", "request", "digest", "manifest", "surroundings"] {

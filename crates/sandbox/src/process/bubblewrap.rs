@@ -263,9 +263,11 @@ impl Session {
 
     /// Finds what is protected now and holds it for a command. Walks the workspace.
     fn guard(&self) -> io::Result<Guarding> {
-        let survey = self.protection.survey()?;
-        let watched = self.repositories.begin(&survey)?;
-        let held = self.placeholders.hold(&self.protection, survey.guarded)?;
+        let (held, watched) = self.placeholders.hold(&self.protection, || {
+            let survey = self.protection.survey()?;
+            let watched = self.repositories.begin(&survey)?;
+            Ok((survey.guarded, watched))
+        })?;
         let before = Snapshot::take(&self.root, &held.existing, &self.digests);
         Ok(Guarding { held, before, watched })
     }

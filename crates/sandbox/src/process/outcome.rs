@@ -24,10 +24,10 @@ pub(crate) fn finished(ended: Ended) -> Finished {
 pub(crate) fn explain(failure: &StartFailure) -> SandboxProblem {
     SandboxProblem(match failure {
         StartFailure::Spawn(error) => format!("The command could not be started: {error}."),
-        StartFailure::Nowhere => {
-            "The working directory does not exist or cannot be entered. Use the workspace root or another folder."
-                .to_owned()
-        }
+        StartFailure::Nowhere(said) => format!(
+            "The working directory does not exist or cannot be entered ({}). Use the workspace root or another folder.",
+            said.lines().last().unwrap_or_default()
+        ),
         StartFailure::Setup(said) => {
             let remedy = if said.contains("namespace") || said.contains("uid map") || said.contains("RTM_NEWADDR") {
                 " This system forbids user namespaces. Allow them as root: `sysctl -w kernel.unprivileged_userns_clone=1 \

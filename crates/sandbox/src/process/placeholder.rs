@@ -79,18 +79,30 @@ impl Placeholders {
         Ok(Self { journal_path, root: root.to_owned(), journal: file, held: Mutex::new(book) })
     }
 
-    /// Puts placeholders where something protected is absent; `existing` is what is there now.
+    /// Puts placeholders where something protected is absent. What is there, `look` says, with whatever else it found.
     ///
     /// # Errors
-    /// When the journal or a placeholder cannot be written.
-    pub(crate) fn hold(self: &Arc<Self>, protection: &Protection, existing: Vec<Guarded>) -> io::Result<Held> {
+    /// When the workspace cannot be read, or the journal or a placeholder not be written.
+    pub(crate) fn hold<T>(
+        self: &Arc<Self>,
+        protection: &Protection,
+        look: impl FnOnce() -> io::Result<(Vec<Guarded>, T)>,
+    ) -> io::Result<(Held, T)> {
+        // Dropped after the book, which dropping it needs.
+        let mut held =
+            Held { placeholders: Arc::clone(self), taken: Vec::new(), existing: Vec::new(), absent: Vec::new() };
         let mut book = self.book();
+        if book.held.is_empty() {
+            // Waits until nobody clears up any more: a crashed owner's steward would take what is found or made here.
+            rustix::fs::flock(&self.journal, FlockOperation::LockShared)?;
+        }
+        let (existing, found) = look()?;
         // A placeholder that another command holds looks as if it existed.
         let (placed, existing): (Vec<_>, Vec<_>) =
             existing.into_iter().partition(|guarded| book.held.contains_key(&guarded.path));
         let placed = placed.into_iter().map(|guarded| Absent { path: guarded.path, rule: guarded.rule });
         let wanted: Vec<Absent> = protection.absent().into_iter().chain(placed).collect();
-        let mut held = Held { placeholders: Arc::clone(self), taken: Vec::new(), existing, absent: Vec::new() };
+        held.existing = existing;
         let chains: Vec<_> = wanted.into_iter().map(|absent| (self.missing(&book, &absent.path), absent)).collect();
         let new = chains.iter().flat_map(|(chain, _)| chain).filter(|path| !book.noted.contains(*path)).cloned();
         let new: BTreeSet<PathBuf> = new.collect();
@@ -105,18 +117,14 @@ impl Placeholders {
         if any && book.steward.is_none() {
             book.steward = Some(Steward::engage(&self.root, &self.journal_path, MARKED)?);
         }
-        if any && book.held.is_empty() {
-            rustix::fs::flock(&self.journal, FlockOperation::LockShared)?;
-        }
         let outcome = chains.into_iter().try_for_each(|(chain, absent)| {
             if take(&self.root, &mut book, &chain, &mut held.taken)? {
                 held.absent.push(absent);
             }
             Ok(())
         });
-        // Dropping `held`, should this have failed, needs the book.
         drop(book);
-        outcome.map(|()| held)
+        outcome.map(|()| (held, found))
     }
 
     /// The folders to make, or held by others, down to `path`; empty when a link or a file is in the way.
@@ -149,7 +157,7 @@ impl Placeholders {
             }
         }
         if book.held.is_empty() {
-            // The lock only keeps a second sandbox from clearing up too early.
+            // The lock only keeps others from clearing up too early.
             let _ = rustix::fs::flock(&self.journal, FlockOperation::Unlock);
         }
     }

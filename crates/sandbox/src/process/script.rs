@@ -13,10 +13,11 @@ use hames_protocol::port::{Program, SandboxProblem};
 pub(crate) const SHELL: &str = "/bin/sh";
 
 /// Enters the folder `$1` and runs the rest of the arguments; `exec` in a subshell keeps words such as `cd` from
-/// being taken for the shell's own. Signals that the command sends to its whole group must not end this shell. When
-/// nobody is there to read the first report any more, nothing is run.
+/// being taken for the shell's own. When the folder cannot be entered, `ls` says why, which the shell does not. Signals
+/// that the command sends to its whole group must not end this shell. When nobody is there to read the first report any
+/// more, nothing is run.
 const RUN: &str = r#"
-cd -P -- "$1" 2>/dev/null || { printf 'nowhere\0'; exit 1; }
+cd -P -- "$1" || { ls -ld -- "$1" >&2; printf 'nowhere\0'; exit 1; }
 shift
 trap : HUP INT QUIT PIPE ALRM TERM USR1 USR2
 printf 'ready\0' || exit 1

@@ -10,8 +10,13 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 /// Waits, then removes every noted folder that is still marked, the innermost first. The third argument is the mark.
+///
+/// Whoever has the session by then has the journal locked while its own placeholders stand: those are not touched, and
+/// it waits for the lock before it looks.
 const SCRIPT: &str = r#"
 while read -r _; do :; done
+exec 9<"$2"
+flock --exclusive --timeout 2 9 || exit 0
 for round in 1 2 3; do
     (cd -- "$1" && xargs -0 -I{} find ./{} -maxdepth 0 -type d -perm "$3" -exec rmdir {} \; <"$2")
 done

@@ -107,8 +107,8 @@ pub(crate) struct Ended {
 pub(crate) enum StartFailure {
     /// The program could not be started.
     Spawn(io::Error),
-    /// The working directory cannot be entered.
-    Nowhere,
+    /// The working directory cannot be entered; what was said about it.
+    Nowhere(String),
     /// It ended before it had set up; what it said.
     Setup(String),
 }
@@ -402,11 +402,12 @@ impl<'a> Supervision<'a> {
         }
         let reported = self.reported_end();
         let capture = self.collector.finish();
+        let said = || String::from_utf8_lossy(&capture.head).trim().to_owned();
         if self.reports.nowhere && matches!(last, Last::Ended) {
-            return Err(StartFailure::Nowhere);
+            return Err(StartFailure::Nowhere(said()));
         }
         if !self.reports.ready && matches!(last, Last::Ended) {
-            return Err(StartFailure::Setup(String::from_utf8_lossy(&capture.head).trim().to_owned()));
+            return Err(StartFailure::Setup(said()));
         }
         let exit = match last {
             Last::TimedOut => Exit::TimedOut,

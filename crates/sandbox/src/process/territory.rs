@@ -69,9 +69,11 @@ impl Territory {
     /// # Errors
     /// When it cannot be read, or a placeholder not be written.
     pub(crate) fn enter(&self) -> io::Result<Entered<'_>> {
-        let survey = self.protection.survey()?;
-        let watched = self.repositories.begin(&survey)?;
-        let held = self.placeholders.hold(&self.protection, survey.guarded)?;
+        let (held, watched) = self.placeholders.hold(&self.protection, || {
+            let survey = self.protection.survey()?;
+            let watched = self.repositories.begin(&survey)?;
+            Ok((survey.guarded, watched))
+        })?;
         let before = Snapshot::take(self.root(), &held.existing, &self.digests);
         Ok(Entered { territory: self, held, before, watched })
     }

@@ -197,10 +197,13 @@ fn the_working_directory_at_the_end_is_told() {
 }
 
 #[test]
-fn a_working_directory_that_is_gone_is_named() {
-    each(&World::new(), |sandbox| {
+fn a_working_directory_that_cannot_be_entered_is_told_with_the_cause() {
+    let world = World::with(&[("file", "")]);
+    each(&world, |sandbox| {
         let problem = run(sandbox, CommandSpec { cwd: "gone".into(), ..shell("true") }).unwrap_err();
-        assert!(problem.0.contains("working directory"), "{problem}");
+        assert!(problem.0.contains("working directory") && problem.0.contains("No such file"), "{problem}");
+        let problem = run(sandbox, CommandSpec { cwd: "file".into(), ..shell("true") }).unwrap_err();
+        assert!(problem.0.contains("working directory") && problem.0.contains("/file"), "{problem}");
     });
 }
 

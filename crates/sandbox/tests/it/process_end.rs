@@ -1,6 +1,7 @@
 //! A command ends with its main process, all of it, whatever it left behind or holds open.
 
 use std::fs;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use hames_protocol::port::{CommandSpec, Exit, Sandbox};
@@ -88,15 +89,29 @@ fn a_time_out_ends_the_whole_tree_and_keeps_the_output() {
     }
 }
 
-#[test]
-fn ending_near_the_limit_is_either_the_one_or_the_other() {
-    each(&World::new(), |sandbox| {
-        for pause in 0..20 {
-            let command = CommandSpec { timeout_ms: 60, ..shell(&format!("sleep 0.0{:02}; exit 4", 30 + pause)) };
-            let exit = run(sandbox, command).unwrap().exit;
-            assert!(matches!(exit, Exit::Code(4) | Exit::TimedOut), "{exit:?}");
+/// Runs `count` commands that end about when their time of `limit_ms` is up, several at once.
+fn check_near_the_limit(sandbox: &dyn Sandbox, count: u64, limit_ms: u64) {
+    let next = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while let Some(round) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|round| *round < count) {
+                    let pause = limit_ms / 2 + round % limit_ms;
+                    let line = format!("sleep 0.{pause:03}; echo end; exit 4");
+                    let finished = run(sandbox, CommandSpec { timeout_ms: limit_ms, ..shell(&line) }).unwrap();
+                    match finished.exit {
+                        Exit::Code(4) => assert_eq!(text(&finished), "end\n"),
+                        exit => assert_eq!(exit, Exit::TimedOut),
+                    }
+                }
+            });
         }
     });
+}
+
+#[test]
+fn ending_near_the_limit_is_either_the_one_or_the_other() {
+    each(&World::new(), |sandbox| check_near_the_limit(sandbox, 100, 60));
 }
 
 #[test]
@@ -199,10 +214,8 @@ fn no_descriptor_is_lost_over_many_commands() {
         let count = || fs::read_dir("/proc/self/fd").unwrap().count();
         run(sandbox, shell("true")).unwrap();
         let before = count();
-        for _ in 0..20 {
-            // Whatever comes of it: the time is up at any moment of the start.
-            let _ = run(sandbox, CommandSpec { timeout_ms: 15, ..shell("sleep 0.01") });
-        }
+        // The time is up at any moment of the start.
+        check_near_the_limit(sandbox, 60, 15);
         // Other tests of this process open and close descriptors at the same time.
         assert!(count() < before + 60, "{before} → {}", count());
     });

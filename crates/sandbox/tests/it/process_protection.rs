@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
+use std::time::Duration;
 
 use hames_protocol::port::{Attempt, CommandSpec, Exit, Sandbox};
 
@@ -319,4 +320,26 @@ fn more_tests_than_can_be_bound_and_links_withstand_as_well() {
     );
     let finished = run(&sandbox, shell("echo x > tests/part7/test_new.py; echo y > src/new.py")).unwrap();
     assert_eq!((finished.exit, finished.attempts.len()), (Exit::Code(0), 0));
+}
+
+#[test]
+fn the_end_of_one_sandbox_leaves_the_placeholders_of_another_of_its_session() {
+    let world = World::new();
+    let (one, other) = (world.sandbox(), world.sandbox());
+    // From now on something waits for its end, to remove what it may leave; after a crash that runs late.
+    run(&other, shell("true")).unwrap();
+    let root = world.root();
+    std::thread::scope(|scope| {
+        let line =
+            "touch begun; while [ ! -e go ]; do sleep 0.05; done; mkdir .vscode 2>/dev/null && echo made || echo held";
+        let command = scope.spawn(|| text(&run(&one, shell(line)).unwrap()));
+        while !root.join("begun").exists() {
+            assert!(!command.is_finished(), "it ended before it began");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        drop(other);
+        fs::write(root.join("go"), "").unwrap();
+        assert_eq!(command.join().unwrap(), "held\n");
+    });
+    assert!(!root.join(".vscode").exists(), "nothing is left");
 }

@@ -234,6 +234,10 @@ impl Bash {
                 // The private folder comes into being with its first command.
                 path == "/tmp" || workspace.locate(path).is_ok_and(|landing| landing.kind == FileKind::Folder)
             };
+            // Without the root there is no workspace to be beneath, whatever stands in its place.
+            if !is_folder(".") {
+                return None;
+            }
             let mut candidate = Some(Path::new(&folder));
             while let Some(path) = candidate.filter(|path| !path.as_os_str().is_empty() && *path != Path::new("/")) {
                 let text = path.to_string_lossy();
@@ -242,7 +246,7 @@ impl Bash {
                 }
                 candidate = path.parent();
             }
-            is_folder(".").then(|| ".".to_owned())
+            Some(".".to_owned())
         })
         .await
     }

@@ -9,5 +9,6 @@ mod look;
 mod patch;
 mod plan;
 mod registry;
+mod shell;
 mod world;
 mod write;
