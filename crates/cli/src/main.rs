@@ -10,6 +10,7 @@ mod export;
 mod identity;
 mod outlet;
 mod output;
+mod person;
 mod prompt;
 mod run;
 mod sandbox;

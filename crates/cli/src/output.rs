@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use hames::protocol::port::Observer;
 use hames::protocol::{
-    Arguments, AttemptResult, Call, CallId, CheckEvidence, CheckKind, Decision, Entry, Event, ModelInfo, NoticeKind,
-    Outcome, Record, RunResult, Status, Usage, Verdict,
+    Arguments, AttemptResult, Call, CallId, CheckEvidence, CheckKind, Command, Decision, Entry, Event, ModelInfo,
+    NoticeKind, Outcome, Record, RunResult, Status, Usage, Verdict,
 };
 
 use crate::args::OutputFormat;
@@ -24,14 +24,21 @@ const PLAN: &str = "plan";
 pub(crate) fn plain(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
-        let hidden = matches!(character, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        if (character.is_control() && character != '\n' && character != '\t') || hidden {
+        if (character.is_control() && character != '\n' && character != '\t') || is_hidden(character) {
             safe.extend(character.escape_unicode());
         } else {
             safe.push(character);
         }
     }
     safe
+}
+
+/// Characters that show as nothing or turn the order of others around: joiners, direction marks, tags and the like.
+fn is_hidden(character: char) -> bool {
+    matches!(
+        character,
+        '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e0fff}'
+    )
 }
 
 /// Prints a line of data.
@@ -212,6 +219,10 @@ impl Progress {
                     ended.result.text().lines().for_each(|item| note(&format!("    {item}")));
                 }
             }
+            Entry::Commanded(Command::Answer { .. }) => {
+                note("  the prompt is taken as the answer to the model's question")
+            }
+            Entry::Answered(id, _) => self.line(id, "answered"),
             Entry::Judged(id, judgement) if judgement.verdict == Verdict::Pass => self.line(id, "verified"),
             Entry::Judged(id, judgement) => {
                 let reasons = judgement.evidence.iter().filter(|check| check.verdict != Verdict::Pass);
@@ -265,7 +276,8 @@ fn told(call: &Call) -> String {
         let files: Vec<&str> = patch.lines().filter_map(patched_file).collect();
         return format!("{} {}", call.name, shortened(&files.join(", "), 100));
     }
-    let about = ["command", "path", "pattern", "summary"].iter().find_map(|key| arguments.get(*key)?.as_str());
+    let about =
+        ["command", "path", "pattern", "summary", "question"].iter().find_map(|key| arguments.get(*key)?.as_str());
     match about.map(first_line) {
         Some(about) => format!("{} {}", call.name, shortened(about, 100)),
         None => call.name.clone(),
@@ -306,6 +318,7 @@ mod tests {
     #[test]
     fn no_control_character_reaches_a_terminal_raw() {
         let safe = plain("a\x1b[2J\u{9b}31m\r\u{202e}b\tc\nd");
+        assert_eq!(plain("\u{2066}\u{e0100}\u{feff}é🐎"), "\\u{2066}\\u{e0100}\\u{feff}é🐎");
         assert!(safe.chars().all(|c| !c.is_control() || c == '\n' || c == '\t'), "{safe}");
         assert!(safe.contains("\\u{1b}[2J") && safe.contains("\\u{202e}b\tc\nd"));
     }

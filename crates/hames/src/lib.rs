@@ -17,6 +17,7 @@
 //! ```
 
 mod agent;
+mod approver;
 mod builder;
 mod clock;
 mod observer;
@@ -24,6 +25,7 @@ mod plain_file;
 mod project;
 
 pub use agent::Agent;
+pub use approver::Nobody;
 pub use builder::{BuildProblem, Builder, Isolation, LoneSandbox, SessionChoice, Standing, sessions_folder};
 pub use clock::SystemClock;
 pub use observer::Silent;

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AttemptNo, Baseline, Block, BootId, Call, CallId, Command, Decision, Digest, Epoch, Examination, FileChange,
-    Judgement, Limits, ModelFailure, ModelInfo, Outcome, Probe, Reply, RunId, Seq, SessionId, ToolResult,
+    Answer, Ask, AttemptNo, Baseline, Block, BootId, Call, CallId, Command, Decision, Digest, Epoch, Examination,
+    FileChange, Judgement, Limits, ModelFailure, ModelInfo, Outcome, Probe, Reply, RunId, Seq, SessionId, ToolResult,
     UntouchedCounts, Usage,
 };
 
@@ -52,6 +52,10 @@ pub enum Entry {
     Examined(CallId, Examination),
     /// The gates decided.
     Decided(CallId, Decision),
+    /// A person is asked, or asked again after the run was suspended; synced before they see it.
+    Asked(CallId, Ask),
+    /// They answered.
+    Answered(CallId, Answer),
     /// The call is about to run; synced before its effect.
     Intended(CallId),
     /// The effect begins now.
@@ -68,6 +72,8 @@ pub enum Entry {
     Noticed(Notice),
     /// A broken record was set aside when the log was opened.
     Repaired(Repaired),
+    /// A person must answer and nobody is there: the run waits for `Asked` or an answer, for as long as it takes.
+    RunSuspended(RunSuspended),
     /// The run yielded.
     RunEnded(RunEnded),
 }
@@ -189,6 +195,15 @@ pub enum NoticeKind {
 pub struct Repaired {
     /// What was set aside or cut, as a sentence.
     pub text: String,
+}
+
+/// See [`Entry::RunSuspended`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunSuspended {
+    /// The run.
+    pub run: RunId,
+    /// What is asked and how to answer, in sentences.
+    pub why: String,
 }
 
 /// See [`Entry::RunEnded`].

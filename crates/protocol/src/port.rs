@@ -3,6 +3,8 @@
 //! One rule holds for every future here: **dropping it cancels it**, and when the drop returns nothing that it
 //! started is running any more.
 
+mod approver;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,6 +15,8 @@ use crate::{
     Access, Baseline, BoxFuture, Call, Delta, Digest, Encoded, Entry, Event, Examination, FileChange, Head, Judgement,
     Message, ModelFailure, ModelInfo, Probe, Record, Reply, Request, ToolResult, ToolSpec, Touch, UntouchedCounts,
 };
+
+pub use approver::Approver;
 
 /// A language model behind a wire.
 ///

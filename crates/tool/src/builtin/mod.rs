@@ -4,6 +4,7 @@
 //! `examine` says what it would touch, `run` does it through a port.
 
 mod apply_patch;
+mod ask_user;
 mod bash;
 mod change;
 mod edit_file;
@@ -59,6 +60,7 @@ pub fn builtin(
         Arc::new(Bash::new(Arc::clone(&workspace), sandbox, Arc::clone(&memory.folder))),
     ];
     tools.push(Arc::new(plan::Plan::new()));
+    tools.push(Arc::new(ask_user::AskUser::new()));
     if !verifier.checks().is_empty() {
         tools.push(Arc::new(run_tests::RunTests::new(workspace, verifier)));
     }

@@ -15,10 +15,10 @@ fn passing() -> Checks {
 }
 
 #[test]
-fn the_specifications_of_all_tools_cost_at_most_4400_bytes() {
+fn the_specifications_of_all_tools_cost_at_most_4600_bytes() {
     let specs = World::with_checks(passing()).registry.specs();
     let size = serde_json::to_string(&specs).unwrap().len();
-    assert!(size <= 4_400, "{size} bytes");
+    assert!(size <= 4_600, "{size} bytes");
 }
 
 #[test]
@@ -34,6 +34,7 @@ fn the_tools_have_the_agreed_names_and_arguments() {
         "search(pattern, path?, glob?)",
         "bash(command, timeout_ms?)",
         "plan(items)",
+        "ask_user(question)",
         "run_tests()",
         "finish(summary)",
     ];
