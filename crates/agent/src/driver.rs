@@ -11,7 +11,9 @@ use std::task::Poll;
 
 use futures_core::Stream;
 use hames_context::text_tokens;
-use hames_protocol::port::{Blobs, Clock, Journal, JournalProblem, Model, Observer, Toolbox, Verifier, Workspace};
+use hames_protocol::port::{
+    Approver, Blobs, Clock, Journal, JournalProblem, Model, Observer, Toolbox, Verifier, Workspace,
+};
 use hames_protocol::{
     AddedFolder, AttemptEnded, AttemptResult, Block, BoxFuture, Command, Digest, Encoded, Entry, Event, Head, Limits,
     Network, Opened, Outcome, Record, Repaired, RunId, RunResult, RunStarted, Seq, SessionId,
@@ -20,10 +22,10 @@ use hames_protocol::{
 use self::arrived::Arrived;
 use self::effect::Happened;
 use crate::fold::fold;
-use crate::next::{EffectId, Step, next};
+use crate::next::{EffectId, Step, next, take_up};
 use crate::result::run_result;
 use crate::running::Running;
-use crate::state::State;
+use crate::state::{Run, State};
 use crate::words;
 
 /// What the driver acts through.
@@ -36,6 +38,8 @@ pub struct Ports {
     pub workspace: Arc<dyn Workspace>,
     /// The verifier.
     pub verifier: Arc<dyn Verifier>,
+    /// Who answers what only a person can.
+    pub approver: Arc<dyn Approver>,
     /// The log.
     pub journal: Box<dyn Journal>,
     /// Large bodies.
@@ -65,7 +69,7 @@ pub enum AgentProblem {
 /// What starts a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Prompt {
-    /// What the user asks for; empty continues where the session stopped.
+    /// What the user asks for, or answers where a run waits for an answer; empty continues where the session stopped.
     pub blocks: Vec<Block>,
     /// Folder, platform, day; see `hames_context::Surroundings`.
     pub surroundings: String,
@@ -161,7 +165,8 @@ impl Driver {
         self.state.ledger.session.as_ref()
     }
 
-    /// Starts a run with a prompt, or takes up the one that was interrupted, and drives it to its end.
+    /// Starts a run with a prompt, or takes up the one that was suspended or interrupted, and drives it to its end or
+    /// until a person must answer and nobody is there. Where a run waits for an answer, the prompt is that answer.
     ///
     /// # Errors
     /// When the log cannot be written: what happened up to then is in it.
@@ -192,10 +197,13 @@ impl Driver {
     }
 
     fn is_under_way(&self) -> bool {
-        self.state.branch.run.as_ref().is_some_and(|run| run.ended.is_none())
+        self.state.branch.run.as_ref().is_some_and(Run::is_under_way)
     }
 
     async fn start(&mut self, prompt: Prompt) -> Result<(), AgentProblem> {
+        if let Some(entry) = take_up(&self.state, &prompt.blocks) {
+            return Ok(self.append(entry)?);
+        }
         let interrupted = self.is_under_way();
         let mut blocks = prompt.blocks;
         if blocks.is_empty() {
@@ -263,6 +271,10 @@ impl Driver {
     }
 
     fn append(&mut self, entry: Entry) -> Result<(), JournalProblem> {
+        if matches!(entry, Entry::Answered(..)) {
+            // What changed in the workspace while a person was asked is theirs, and not told as the agent's.
+            let _ = self.ports.workspace.observe();
+        }
         let record = self.ports.journal.append(self.now(), entry)?;
         self.state = fold(std::mem::take(&mut self.state), &record);
         self.unsynced.push_back(record);

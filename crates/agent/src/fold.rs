@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use hames_protocol::{
-    Arguments, AttemptEnded, AttemptResult, Call, CallId, Command, Decision, Dialect, EffectClass, Ended, Entry,
-    FINISH, Guard, GuardFired, JobsEnded, Judgement, Notice, NoticeKind, Opened, Probe, Problem, Record, Reply,
-    RunStarted, Status, StopReason, ToolResult, Verdict, WireResult,
+    Arguments, Ask, AttemptEnded, AttemptResult, Call, CallId, CancelCause, Command, Decision, Dialect, EffectClass,
+    Ended, Entry, FINISH, Guard, GuardFired, JobsEnded, Judgement, Notice, NoticeKind, Opened, Probe, Problem, Record,
+    Reply, RunStarted, Status, StopReason, ToolResult, Verdict, WireResult,
 };
 
 use crate::retry::{Moment, Retry};
@@ -15,13 +15,15 @@ use crate::words;
 
 /// Takes a record into the state. Pure, total and deterministic.
 pub fn fold(mut state: State, record: &Record) -> State {
+    count_waiting(&mut state, record.tick);
     state.ledger.head = record.seq;
     state.ledger.tick = record.tick;
     state.ledger.at = record.at;
     match &record.entry {
         Entry::Opened(opened) => open(&mut state, opened, record),
         Entry::RunStarted(started) => start_run(&mut state, started, record.tick),
-        Entry::Commanded(Command::Cancel { cause }) => with_run(&mut state, |run| run.cancel = Some(*cause)),
+        Entry::Commanded(Command::Cancel { cause }) => cancel(&mut state, *cause),
+        Entry::Commanded(Command::Answer { call, answer }) => hear(&mut state, call, answer),
         Entry::Baselined(baseline) => with_run(&mut state, |run| run.baseline = Some(Arc::new(baseline.clone()))),
         Entry::NotBaselined(reason) => with_run(&mut state, |run| run.permanent = Some(reason.clone())),
         Entry::Counted(counts) => with_run(&mut state, |run| run.counts = Some(Arc::new(counts.clone()))),
@@ -33,6 +35,8 @@ pub fn fold(mut state: State, record: &Record) -> State {
             call.examined = Some(examination.clone());
         }),
         Entry::Decided(id, decision) => decide(&mut state, id, decision),
+        Entry::Asked(id, ask) => put(&mut state, id, ask),
+        Entry::Answered(id, answer) => settle(&mut state, id, answered(answer)),
         Entry::Intended(id) => with_call(&mut state, id, |call| call.phase = Phase::Intended),
         Entry::Started(id) => start_call(&mut state, id),
         Entry::Stopped(_, changes) => with_run(&mut state, |run| run.changes.extend(changes.iter().cloned())),
@@ -47,12 +51,21 @@ pub fn fold(mut state: State, record: &Record) -> State {
             run.changes.extend(survey.changes.iter().cloned());
             run.survey = Some(Arc::new(survey.clone()));
         }),
+        Entry::RunSuspended(suspended) => with_run(&mut state, |run| run.suspended = Some(suspended.clone())),
         Entry::RunEnded(ended) => with_run(&mut state, |run| {
             run.ended = Some(ended.clone());
             run.ended_at = record.tick;
         }),
     }
     state
+}
+
+/// While a person is asked nothing else of the run is in flight: the time from record to record is theirs.
+fn count_waiting(state: &mut State, tick: u64) {
+    let passed = tick.saturating_sub(state.ledger.tick);
+    if let Some(run) = state.branch.run.as_mut().filter(|run| run.ended.is_none() && run.asked().is_some()) {
+        run.waited = run.waited.saturating_add(passed);
+    }
 }
 
 fn with_run(state: &mut State, change: impl FnOnce(&mut Run)) {
@@ -72,6 +85,37 @@ fn with_call(state: &mut State, id: &CallId, change: impl FnOnce(&mut CallState)
     if let Some(call) = turn_of(state).and_then(|turn| turn.call_mut(id)).filter(|call| call.result.is_none()) {
         change(call);
     }
+}
+
+fn cancel(state: &mut State, cause: CancelCause) {
+    with_run(state, |run| {
+        run.cancel = Some(cause);
+        run.suspended = None;
+    });
+}
+
+/// A person is asked; a run that was suspended goes on with that.
+fn put(state: &mut State, id: &CallId, ask: &Ask) {
+    with_run(state, |run| run.suspended = None);
+    with_call(state, id, |call| {
+        call.phase = Phase::Asked;
+        call.ask = Some(ask.clone());
+    });
+}
+
+/// An answer came from outside; one that nobody waits for changes nothing.
+fn hear(state: &mut State, id: &CallId, answer: &hames_protocol::Answer) {
+    let Some(call) = turn_of(state).and_then(|turn| turn.call_mut(id)).filter(|call| call.phase == Phase::Asked) else {
+        return;
+    };
+    call.answer = Some(answer.clone());
+    with_run(state, |run| run.suspended = None);
+}
+
+/// The answer to a question is the call's result, as the person gave it.
+fn answered(answer: &hames_protocol::Answer) -> ToolResult {
+    let hames_protocol::Answer::Said(blocks) = answer;
+    ToolResult { blocks: blocks.clone(), ..ToolResult::ok("") }
 }
 
 /// A new process has the session: what was in flight is lost, or in doubt.
@@ -144,6 +188,8 @@ fn start_run(state: &mut State, started: &RunStarted, tick: u64) {
         summary: String::new(),
         cancel: None,
         permanent: None,
+        waited: 0,
+        suspended: None,
         ended: None,
         ended_at: tick,
     });
@@ -269,7 +315,7 @@ fn unused_wire_id(state: &State, id: &CallId) -> String {
 
 fn propose(state: &mut State, call: &Call) {
     let Some(turn) = turn_of(state) else { return };
-    turn.calls.push(CallState { call: call.clone(), phase: Phase::Proposed, examined: None, result: None });
+    turn.calls.push(CallState::new(call.clone()));
     let all_proposed = turn.calls.len() == turn.expected;
     let reply = Arc::clone(&turn.reply);
     let wire_ids = turn.calls.iter().map(|known| known.call.wire_id.clone()).collect();
@@ -291,6 +337,10 @@ fn start_call(state: &mut State, id: &CallId) {
 fn decide(state: &mut State, id: &CallId, decision: &Decision) {
     match decision {
         Decision::Allow { .. } => with_call(state, id, |call| call.phase = Phase::Allowed),
+        Decision::Ask(ask) => with_call(state, id, |call| {
+            call.phase = Phase::ToAsk;
+            call.ask = Some(ask.clone());
+        }),
         Decision::Refuse { guard, reason } => {
             fire(state, id, *guard, reason);
             settle(state, id, ToolResult::new(Status::Refused, reason.clone()));

@@ -20,6 +20,6 @@ mod words;
 
 pub use driver::{AgentProblem, Driver, Ports, Prompt};
 pub use fold::fold;
-pub use next::{EffectId, Step, next};
+pub use next::{EffectId, Step, next, take_up};
 pub use result::run_result;
 pub use state::{Branch, CallState, Ledger, Phase, Run, Stage, State, Turn};

@@ -2,8 +2,8 @@
 
 use hames_policy::{WorkspaceAccess, decide};
 use hames_protocol::{
-    CallId, CancelCause, Decision, EffectClass, Ended, Entry, FINISH, Guard, Notice, NoticeKind, Outcome, RunEnded,
-    Status, ToolResult, Verdict,
+    Block, CallId, CancelCause, Command, Decision, EffectClass, Ended, Entry, FINISH, Guard, Notice, NoticeKind,
+    Outcome, RunEnded, Status, ToolResult, Verdict,
 };
 
 use crate::fold::next_proposal;
@@ -38,6 +38,8 @@ pub enum EffectId {
     Examine(CallId),
     /// Run a call.
     Run(CallId),
+    /// Ask a person what this call waits for.
+    Ask(CallId),
     /// End the jobs that calls left running.
     EndJobs,
     /// Find out whether a call in doubt happened.
@@ -52,7 +54,7 @@ pub enum EffectId {
 ///
 /// A [`Step::Append`] comes alone or after the stops that must precede it: carry them out, fold, and ask again.
 pub fn next(state: &State, now: u64) -> Vec<Step> {
-    let Some(run) = state.branch.run.as_ref().filter(|run| run.ended.is_none()) else { return Vec::new() };
+    let Some(run) = state.branch.run.as_ref().filter(|run| run.is_under_way()) else { return Vec::new() };
     let mut steps = wanted(state, run, now);
     // Whatever ends a run, no job outlives it, and what it did is looked at once more when nothing changes any longer.
     let last = match run {
@@ -74,25 +76,39 @@ fn wanted(state: &State, run: &Run, now: u64) -> Vec<Step> {
     if let Some(stop) = forced_stop(run, now) {
         return wind_down(state, run, &stop);
     }
-    let mut steps = vec![Step::WakeAt(run.deadline())];
+    let mut steps = Vec::new();
+    if run.asked().is_none() {
+        steps.push(Step::WakeAt(run.deadline()));
+    }
     if run.baseline.is_none() {
         steps.push(Step::Do(EffectId::Baseline));
     } else if run.counts.is_none() && !run.checks.is_empty() {
         steps.push(Step::Do(EffectId::Count));
     }
-    let mut rest = match &run.stage {
+    let rest = match &run.stage {
         Stage::Asking { in_flight: true } => vec![Step::Do(EffectId::Send)],
-        Stage::Asking { in_flight: false } => ask(run, now),
+        Stage::Asking { in_flight: false } => request(run, now),
         Stage::Answering(answer) => vec![answered(run, *answer)],
         Stage::Acting(turn) => act(state, run, turn),
     };
     if rest.iter().any(|step| matches!(step, Step::Append(_))) {
-        rest.retain(|step| matches!(step, Step::Append(_)));
-        rest.truncate(1);
         return rest;
     }
-    steps.append(&mut rest);
+    steps.extend(rest);
     steps
+}
+
+/// What takes up a run that waits for a person, suspended or interrupted: what they now say is the answer, and without
+/// a word they are asked again. None when no run waits for a person.
+pub fn take_up(state: &State, said: &[Block]) -> Option<Entry> {
+    let run = state.branch.run.as_ref().filter(|run| run.ended.is_none())?;
+    let asked = run.asked()?;
+    let (call, ask) = (asked.call.id.clone(), asked.ask.clone()?);
+    if said.is_empty() {
+        // An answer that the process did not live to take is still the answer.
+        return asked.answer.is_none().then_some(Entry::Asked(call, ask));
+    }
+    Some(Entry::Commanded(Command::Answer { call, answer: hames_protocol::Answer::Said(said.to_vec()) }))
 }
 
 /// Why a run must stop although something may be in flight.
@@ -114,7 +130,7 @@ fn forced_stop(run: &Run, now: u64) -> Option<ForcedStop> {
     if let Some(reason) = run.permanent.clone() {
         return Some(ForcedStop { outcome: Outcome::ToolFailed, reason, running: words::NOT_RUN });
     }
-    if now >= run.deadline() {
+    if run.asked().is_none() && now >= run.deadline() {
         let limit = retry::human(run.limits.max_time_ms);
         let reason = format!("The time limit of {limit} was reached. Resume the session, with a larger `--max-time`.");
         return Some(ForcedStop { outcome: Outcome::Limit, reason, running: words::TIME_UP });
@@ -148,18 +164,19 @@ fn wind_down(state: &State, run: &Run, stop: &ForcedStop) -> Vec<Step> {
 /// Stops whatever goes on for a call and gives it its result.
 fn stop_call(known: &CallState, running: &str) -> Vec<Step> {
     let id = &known.call.id;
-    let effects = [EffectId::Examine, EffectId::Run, EffectId::Probe, EffectId::Judge];
+    let effects = [EffectId::Examine, EffectId::Ask, EffectId::Run, EffectId::Probe, EffectId::Judge];
     let mut steps: Vec<Step> = effects.map(|effect| Step::Stop(effect(id.clone()))).to_vec();
     steps.push(match known.phase {
         Phase::Started => settle(id, Status::Cancelled, running),
         Phase::Doubtful => settle(id, Status::InDoubt, words::IN_DOUBT),
+        Phase::Asked => settle(id, Status::Cancelled, words::NOT_ANSWERED),
         _ => settle(id, Status::Cancelled, words::NOT_RUN),
     });
     steps
 }
 
 /// The model's turn: first whatever ends the run or must be said, then the request.
-fn ask(run: &Run, now: u64) -> Vec<Step> {
+fn request(run: &Run, now: u64) -> Vec<Step> {
     match run.progress.stall() {
         Some(Stall::End(reason)) => return vec![end(run, Outcome::Stuck, reason)],
         Some(Stall::Tell) => return vec![notice(NoticeKind::Repeating, words::REPEATING)],
@@ -222,12 +239,14 @@ fn answered(run: &Run, answer: Answer) -> Step {
     }
 }
 
-/// Acts on the calls of a reply: in its order, `finish` last, pure ones beside each other, others one after another.
+/// Acts on the calls of a reply: in its order, `finish` last, pure ones beside each other, others one after another. A
+/// person is asked one thing at a time, when nothing else is left that may go on before the answer.
 fn act(state: &State, run: &Run, turn: &Turn) -> Vec<Step> {
     if let Some(call) = next_proposal(state, turn) {
         return vec![append(Entry::Proposed(call))];
     }
     let mut steps = Vec::new();
+    let mut ask = None;
     let mut others_open = false;
     for known in in_run_order(turn).filter(|known| known.result.is_none()) {
         if let Some(reason) = &turn.incomplete {
@@ -241,9 +260,13 @@ fn act(state: &State, run: &Run, turn: &Turn) -> Vec<Step> {
             continue;
         }
         match advance(run, known, others_open) {
-            Advance::Now(step) => return vec![step],
+            Advance::Now(steps) => return steps,
             Advance::Beside(step) => {
                 steps.push(step);
+                others_open = true;
+            }
+            Advance::Last(step) => {
+                ask = ask.or(Some(step));
                 others_open = true;
             }
             Advance::Alone(step) => {
@@ -251,6 +274,9 @@ fn act(state: &State, run: &Run, turn: &Turn) -> Vec<Step> {
                 break;
             }
         }
+    }
+    if steps.is_empty() {
+        steps.extend(ask);
     }
     steps
 }
@@ -263,10 +289,12 @@ fn in_run_order(turn: &Turn) -> impl Iterator<Item = &CallState> {
 
 /// What a call wants next, and what that means for the calls after it.
 enum Advance {
-    /// A consequence to append before anything else.
-    Now(Step),
+    /// A consequence to append before anything else, after what must stop for it.
+    Now(Vec<Step>),
     /// It is under way, and later calls may be as well.
     Beside(Step),
+    /// It waits for a person: later calls that change nothing go first, all others after it.
+    Last(Step),
     /// Nothing after it may begin before it has ended; it may itself have to wait.
     Alone(Option<Step>),
 }
@@ -276,7 +304,7 @@ fn advance(run: &Run, known: &CallState, others_open: bool) -> Advance {
     let class = known.examined.as_ref().map_or(EffectClass::Once, |examined| examined.class);
     let is_finish = known.call.name == FINISH;
     if is_finish && run.accepted {
-        return Advance::Now(settle(&id, Status::Cancelled, words::ALREADY_FINISHED));
+        return Advance::Now(vec![settle(&id, Status::Cancelled, words::ALREADY_FINISHED)]);
     }
     if is_finish && others_open {
         return Advance::Alone(None);
@@ -284,17 +312,30 @@ fn advance(run: &Run, known: &CallState, others_open: bool) -> Advance {
     match known.phase {
         Phase::Proposed => Advance::Alone(Some(Step::Do(EffectId::Examine(id)))),
         Phase::Examined => match &known.examined {
-            Some(examined) => Advance::Now(append(Entry::Decided(id, decide(examined, access(run))))),
+            Some(examined) => Advance::Now(vec![append(Entry::Decided(id, decide(examined, access(run))))]),
             None => Advance::Alone(Some(Step::Do(EffectId::Examine(id)))),
         },
-        Phase::Allowed if class == EffectClass::Pure && !is_finish => Advance::Now(append(Entry::Intended(id))),
+        Phase::ToAsk | Phase::Asked => ask(known, id),
+        Phase::Allowed if class == EffectClass::Pure && !is_finish => Advance::Now(vec![append(Entry::Intended(id))]),
         Phase::Allowed if others_open || run.baseline.is_none() => Advance::Alone(None),
-        Phase::Allowed => Advance::Now(append(Entry::Intended(id))),
+        Phase::Allowed => Advance::Now(vec![append(Entry::Intended(id))]),
         Phase::Intended | Phase::Started if is_finish => finish(run, id),
         Phase::Intended | Phase::Started if class == EffectClass::Pure => Advance::Beside(Step::Do(EffectId::Run(id))),
         Phase::Intended | Phase::Started => Advance::Alone(Some(Step::Do(EffectId::Run(id)))),
         Phase::Doubtful => Advance::Alone(Some(Step::Do(EffectId::Probe(id)))),
         Phase::Ended => Advance::Alone(None),
+    }
+}
+
+/// A call that waits for a person. An answer may also come from outside: then nobody needs to be asked any more.
+fn ask(known: &CallState, id: CallId) -> Advance {
+    match (known.phase, &known.ask, &known.answer) {
+        (Phase::Asked, _, Some(answer)) => {
+            let answered = append(Entry::Answered(id.clone(), answer.clone()));
+            Advance::Now(vec![Step::Stop(EffectId::Ask(id)), answered])
+        }
+        (Phase::ToAsk, Some(ask), _) => Advance::Last(append(Entry::Asked(id, ask.clone()))),
+        _ => Advance::Last(Step::Do(EffectId::Ask(id))),
     }
 }
 
@@ -305,7 +346,7 @@ fn access(run: &Run) -> WorkspaceAccess {
 /// `finish`: the verdict is the verifier's. It waits for the count of the untouched copy, and no job lives to see it.
 fn finish(run: &Run, id: CallId) -> Advance {
     if run.checks.is_empty() {
-        return Advance::Now(settle(&id, Status::Ok, words::FINISHED));
+        return Advance::Now(vec![settle(&id, Status::Ok, words::FINISHED)]);
     }
     if run.has_jobs {
         return Advance::Alone(Some(Step::Do(EffectId::EndJobs)));

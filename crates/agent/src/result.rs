@@ -8,12 +8,13 @@ use crate::state::{Run, State};
 
 /// The result of the last run; none when there was no run.
 ///
-/// A run that has not ended counts as cancelled: that is what it is when its process reports on it.
+/// A run that has neither ended nor is suspended counts as cancelled: that is what it is when its process reports on it.
 pub fn run_result(state: &State) -> Option<RunResult> {
     let run = state.branch.run.as_ref()?;
-    let (outcome, reason, ended_at) = match &run.ended {
-        Some(ended) => (ended.outcome, ended.reason.clone(), run.ended_at),
-        None => (Outcome::Cancelled, "The run has not ended.".to_owned(), state.ledger.tick),
+    let (outcome, reason, ended_at) = match (&run.ended, &run.suspended) {
+        (Some(ended), _) => (ended.outcome, ended.reason.clone(), run.ended_at),
+        (None, Some(suspended)) => (Outcome::NeedsApproval, suspended.why.clone(), state.ledger.tick),
+        (None, None) => (Outcome::Cancelled, "The run has not ended.".to_owned(), state.ledger.tick),
     };
     Some(RunResult {
         session_id: state.ledger.session.as_ref().map(ToString::to_string).unwrap_or_default(),
@@ -27,7 +28,7 @@ pub fn run_result(state: &State) -> Option<RunResult> {
         guards: run.guards.clone(),
         usage: run.usage,
         cost_usd: run.cost_usd(),
-        duration_ms: ended_at.saturating_sub(run.started),
+        duration_ms: ended_at.saturating_sub(run.started.saturating_add(run.waited)),
         files_changed: changed_files(run),
         files_not_listed: run.survey.as_ref().map_or(0, |survey| survey.not_listed),
         evidence: run.evidence().to_vec(),

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use hames_context::View;
 use hames_protocol::{
-    AttemptNo, Baseline, BootId, Call, CallId, CancelCause, CheckEvidence, Epoch, Examination, FileChange, GuardFired,
-    Judgement, Limits, ModelInfo, Network, RunEnded, RunId, Seq, SessionId, Status, Survey, ToolResult,
-    UntouchedCounts, Usage, Verdict,
+    Ask, AttemptNo, Baseline, BootId, Call, CallId, CancelCause, CheckEvidence, Epoch, Examination, FileChange,
+    GuardFired, Judgement, Limits, ModelInfo, Network, RunEnded, RunId, RunSuspended, Seq, SessionId, Status, Survey,
+    ToolResult, UntouchedCounts, Usage, Verdict,
 };
 
 use crate::retry::Retry;
@@ -122,16 +122,33 @@ pub struct Run {
     pub cancel: Option<CancelCause>,
     /// Set when a tool said that trying again cannot help.
     pub permanent: Option<String>,
-    /// How it ended; none while it goes on.
+    /// How long it has waited for a person, in milliseconds: no part of its time.
+    pub waited: u64,
+    /// Why it is suspended; none while it goes on.
+    pub suspended: Option<RunSuspended>,
+    /// How it ended; none while it goes on or is suspended.
     pub ended: Option<RunEnded>,
     /// Active time at its end, in milliseconds.
     pub ended_at: u64,
 }
 
 impl Run {
-    /// Active time at which its time is up, in milliseconds.
+    /// Whether it goes on: neither ended nor suspended.
+    pub fn is_under_way(&self) -> bool {
+        self.ended.is_none() && self.suspended.is_none()
+    }
+
+    /// The call that waits for a person's answer. Nothing else of the turn is in flight then.
+    pub fn asked(&self) -> Option<&CallState> {
+        match &self.stage {
+            Stage::Acting(turn) => turn.calls.iter().find(|known| known.phase == Phase::Asked),
+            _ => None,
+        }
+    }
+
+    /// Active time at which its time is up, in milliseconds. It moves on while a person is asked.
     pub fn deadline(&self) -> u64 {
-        self.started.saturating_add(self.limits.max_time_ms)
+        self.started.saturating_add(self.limits.max_time_ms).saturating_add(self.waited)
     }
 
     /// What it has cost so far in USD, where price and usage are known.
@@ -218,11 +235,20 @@ pub struct CallState {
     pub phase: Phase,
     /// What its tool said of it.
     pub examined: Option<Examination>,
+    /// What a person must answer first.
+    pub ask: Option<Ask>,
+    /// An answer that came from outside and is not taken yet.
+    pub answer: Option<hames_protocol::Answer>,
     /// Its one result.
     pub result: Option<ToolResult>,
 }
 
 impl CallState {
+    /// A call as it was proposed.
+    pub(crate) fn new(call: Call) -> Self {
+        Self { call, phase: Phase::Proposed, examined: None, ask: None, answer: None, result: None }
+    }
+
     /// How it ended, once it has.
     pub fn status(&self) -> Option<Status> {
         self.result.as_ref().map(|result| result.status)
@@ -236,6 +262,10 @@ pub enum Phase {
     Proposed,
     /// Its tool said what it would touch.
     Examined,
+    /// The gates want a person's answer; nobody was asked yet.
+    ToAsk,
+    /// A person was asked and has not answered.
+    Asked,
     /// The gates let it through.
     Allowed,
     /// It is about to run.

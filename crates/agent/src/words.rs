@@ -1,6 +1,6 @@
 //! What Hames says to the model of its own accord: each a sentence that names the thing, the cause and the remedy.
 
-use hames_protocol::{CheckKind, Judgement, Verdict};
+use hames_protocol::{Ask, CheckKind, Judgement, SessionId, Verdict};
 
 pub(crate) const REPEATING: &str = "You have made the same calls with the same results three times and nothing in the workspace has changed. Try something different: read another file, change the code, or finish and say what is missing.";
 pub(crate) const CONTINUE: &str =
@@ -9,6 +9,7 @@ pub(crate) const UNFINISHED: &str = "Your reply ended without a tool call, and t
 pub(crate) const RESUME: &str = "Continue where you stopped.";
 pub(crate) const CANCELLED: &str = "Cancelled by the user before it ended; parts of it may have happened.";
 pub(crate) const NOT_RUN: &str = "Not run: the run was stopped first.";
+pub(crate) const NOT_ANSWERED: &str = "Not answered: the run was stopped first.";
 pub(crate) const TIME_UP: &str = "Stopped: the run's time was up; parts of it may have happened.";
 pub(crate) const IN_DOUBT: &str =
     "IN DOUBT: Hames stopped while this ran, and cannot tell whether it happened. Look before you repeat it.";
@@ -34,6 +35,17 @@ pub(crate) fn cut_off(text: &str) -> String {
 pub(crate) fn broken(problem: &str) -> String {
     format!(
         "Not run: the arguments of a call in this reply are not whole JSON ({problem}). Make all calls of the reply again, with complete arguments."
+    )
+}
+
+/// Why a run is suspended, for the user.
+pub(crate) fn nobody_there(ask: &Ask, session: &SessionId) -> String {
+    let Ask::Question(question) = ask;
+    // Quoted, so that no line of it passes for a line of the result.
+    let quoted: Vec<String> = question.trim().lines().map(|line| format!("> {line}")).collect();
+    format!(
+        "Nobody is here to answer the model's question:\n{}\nAnswer it with: hames run --resume {session} \"ANSWER\"",
+        quoted.join("\n")
     )
 }
 

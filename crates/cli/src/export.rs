@@ -5,8 +5,8 @@
 
 use hames::context::fenced;
 use hames::protocol::{
-    Arguments, AttemptResult, Block, Call, CallId, Decision, Entry, Judgement, PartKind, Record, Reply, RunStarted,
-    Verdict,
+    Answer, Arguments, Ask, AttemptResult, Block, Call, CallId, Decision, Entry, Judgement, PartKind, Record, Reply,
+    RunStarted, Verdict,
 };
 
 use crate::output::{outcome_name, plain, status_words};
@@ -48,10 +48,15 @@ impl Transcript {
             Entry::JobsEnded(ended) if !ended.jobs.is_empty() => {
                 Some(format!("**Jobs ended:** {}", inline(&ended.jobs.join(", "))))
             }
+            Entry::Asked(_, Ask::Question(question)) => Some(format!("**Question:**\n\n{}", quote(question))),
+            Entry::Answered(_, Answer::Said(blocks)) => {
+                Some(format!("**Answer:**\n\n{}", blocks.iter().map(said).collect::<Vec<_>>().join("\n\n")))
+            }
             Entry::Judged(_, judgement) => Some(verdict(judgement)),
             Entry::Noticed(notice) => Some(format!("**Hames:**\n\n{}", quote(&notice.text))),
             Entry::NotBaselined(reason) => Some(format!("**Not begun:** {}", inline(reason))),
             Entry::Repaired(repaired) => Some(format!("**Log repaired:** {}", inline(&repaired.text))),
+            Entry::RunSuspended(_) => Some("**Suspended:** nobody was there to answer.".to_owned()),
             Entry::RunEnded(ended) => {
                 Some(format!("**Ended: {}.** {}", outcome_name(ended.outcome), inline(&ended.reason)))
             }
@@ -65,10 +70,7 @@ impl Transcript {
         let checks = started.checks.iter().map(|check| format!("\n- check: {}", inline(check))).collect::<String>();
         parts.push(format!("- model: {provider} {name}\n- sandbox: {}{checks}", inline(&started.sandbox)));
         parts.push("**Prompt:**".to_owned());
-        parts.extend(started.prompt.iter().map(|part| match part {
-            Block::Text(text) => quote(text),
-            image => block(image),
-        }));
+        parts.extend(started.prompt.iter().map(said));
         parts.join("\n\n")
     }
 
@@ -114,6 +116,14 @@ fn verdict(judgement: &Judgement) -> String {
         }
     }
     parts.join("\n\n")
+}
+
+/// What the user gave.
+fn said(part: &Block) -> String {
+    match part {
+        Block::Text(text) => quote(text),
+        image => block(image),
+    }
 }
 
 fn block(block: &Block) -> String {

@@ -11,6 +11,7 @@ mod folder;
 mod identity;
 mod outlet;
 mod output;
+mod person;
 mod prompt;
 mod run;
 mod sandbox;

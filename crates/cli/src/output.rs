@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use hames::protocol::port::Observer;
 use hames::protocol::{
-    Arguments, AttemptResult, Call, CallId, ChangedFile, CheckEvidence, CheckKind, Decision, Entry, Event, ModelInfo,
-    Network, NoticeKind, Outcome, Record, RunResult, Status, Usage, Verdict,
+    Arguments, AttemptResult, Call, CallId, ChangedFile, CheckEvidence, CheckKind, Command, Decision, Entry, Event,
+    ModelInfo, Network, NoticeKind, Outcome, Record, RunResult, Status, Usage, Verdict,
 };
 
 use crate::args::OutputFormat;
@@ -27,14 +27,21 @@ const PLAN: &str = "plan";
 pub(crate) fn plain(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
-        let hidden = matches!(character, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        if (character.is_control() && character != '\n' && character != '\t') || hidden {
+        if (character.is_control() && character != '\n' && character != '\t') || is_hidden(character) {
             safe.extend(character.escape_unicode());
         } else {
             safe.push(character);
         }
     }
     safe
+}
+
+/// Characters that show as nothing or turn the order of others around: joiners, direction marks, tags and the like.
+fn is_hidden(character: char) -> bool {
+    matches!(
+        character,
+        '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e0fff}'
+    )
 }
 
 /// Prints a line of data.
@@ -243,6 +250,10 @@ impl Progress {
                     note(&format!("    guard ({}): {}", fired.guard.as_str(), first_line(&fired.reason)));
                 }
             }
+            Entry::Commanded(Command::Answer { .. }) => {
+                note("  the prompt is taken as the answer to the model's question")
+            }
+            Entry::Answered(id, _) => self.line(id, "answered"),
             Entry::Judged(id, judgement) if judgement.verdict == Verdict::Pass => self.line(id, "verified"),
             Entry::Judged(id, judgement) => {
                 let reasons = judgement.evidence.iter().filter(|check| check.verdict != Verdict::Pass);
@@ -296,7 +307,9 @@ fn told(call: &Call) -> String {
         let files: Vec<&str> = patch.lines().filter_map(patched_file).collect();
         return format!("{} {}", call.name, shortened(&files.join(", "), 100));
     }
-    let about = ["command", "path", "pattern", "job", "summary"].iter().find_map(|key| arguments.get(*key)?.as_str());
+    let about = ["command", "path", "pattern", "job", "summary", "question"]
+        .iter()
+        .find_map(|key| arguments.get(*key)?.as_str());
     match about.map(first_line) {
         Some(about) => format!("{} {}", call.name, shortened(about, 100)),
         None => call.name.clone(),
@@ -337,6 +350,7 @@ mod tests {
     #[test]
     fn no_control_character_reaches_a_terminal_raw() {
         let safe = plain("a\x1b[2J\u{9b}31m\r\u{202e}b\tc\nd");
+        assert_eq!(plain("\u{2066}\u{e0100}\u{feff}é🐎"), "\\u{2066}\\u{e0100}\\u{feff}é🐎");
         assert!(safe.chars().all(|c| !c.is_control() || c == '\n' || c == '\t'), "{safe}");
         assert!(safe.contains("\\u{1b}[2J") && safe.contains("\\u{202e}b\tc\nd"));
     }

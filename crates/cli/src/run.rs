@@ -15,7 +15,7 @@ use crate::config::{Origin, Setting, Settings};
 use crate::exit::{self, Failure};
 use crate::outlet::Outlet;
 use crate::output::{self, Progress, Stream};
-use crate::{choice, config, folder, identity, prompt, signal};
+use crate::{choice, config, folder, identity, person, prompt, signal};
 
 pub(crate) async fn run(options: Box<RunOptions>) -> Result<ExitCode, Failure> {
     let mut told = Told::Nothing(options.flags.output_format.unwrap_or(OutputFormat::Text));
@@ -82,8 +82,7 @@ fn remember_cause(
     cause: Arc<std::sync::Mutex<Option<CancelCause>>>,
 ) -> impl futures_util::Stream<Item = Command> + Send {
     StreamExt::inspect(commands, move |command| {
-        let Command::Cancel { cause: this } = command;
-        if let Ok(mut cause) = cause.lock() {
+        if let (Command::Cancel { cause: this }, Ok(mut cause)) = (command, cause.lock()) {
             *cause = Some(*this);
         }
     })
@@ -131,6 +130,7 @@ fn agent(
         .limits(limits)
         .identity(identity::of_user())
         .session(session)
+        .approver(person::approver(settings.output_format.value))
         .observer(observer)
         .system_prompt(prompt::system(settings)?)
         .standing(standing);

@@ -42,7 +42,7 @@ fn line(summary: &Summary) -> String {
     };
     let started = output::moment(summary.started);
     let workspace = summary.workspace.as_deref().unwrap_or("?");
-    output::plain(&format!("{}  {started}  {outcome:<12}  {workspace}  {}", summary.id, summary.title))
+    output::plain(&format!("{}  {started}  {outcome:<14}  {workspace}  {}", summary.id, summary.title))
 }
 
 fn show(store: &Store, id: &str) -> Result<ExitCode, Failure> {

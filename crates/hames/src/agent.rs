@@ -6,7 +6,7 @@ use futures_core::Stream;
 use hames_agent::{AgentProblem, Driver, Prompt};
 use hames_context::{ProjectInstructions, Surroundings};
 use hames_protocol::port::Model;
-use hames_protocol::{Access, AddedFolder, Block, Command, Limits, Network, RunResult, SessionId};
+use hames_protocol::{Access, AddedFolder, Block, Command, Limits, Network, Outcome, RunResult, SessionId};
 use hames_sandbox::Mode;
 
 use crate::builder::Builder;
@@ -55,7 +55,8 @@ impl Agent {
         hames_agent::run_result(self.driver.state())
     }
 
-    /// Runs a prompt to its end. An empty prompt continues where the session stopped.
+    /// Runs a prompt to its end, or until a person must answer and nobody is there ([`Outcome::NeedsApproval`]): the next
+    /// prompt is then the answer, and the run goes on. An empty prompt continues where the session stopped.
     ///
     /// # Errors
     /// When the log cannot be written, or there is nothing to continue.
@@ -102,7 +103,7 @@ impl Agent {
             network: self.network,
         };
         let result = self.driver.run(prompt, commands).await;
-        if result.is_ok() {
+        if result.as_ref().is_ok_and(|result| result.outcome != Outcome::NeedsApproval) {
             // As large as the workspace, and of no use once the run has ended. What cannot be removed only takes up room.
             let untouched = self.untouched.clone();
             let _ = tokio::task::spawn_blocking(move || std::fs::remove_dir_all(untouched)).await;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use hames_agent::{Driver, Ports};
 use hames_context::SystemPrompt;
-use hames_protocol::port::{Blobs, Model, Observer, Sandbox, Toolbox, Verifier, Workspace};
+use hames_protocol::port::{Approver, Blobs, Model, Observer, Sandbox, Toolbox, Verifier, Workspace};
 use hames_protocol::{AddedFolder, Entry, LOG_FORMAT, Limits, Network, Opened, Record, SessionId};
 use hames_sandbox::{
     AddedFolders, Bubblewrap, GitIdentity, Mode, ProcessLimits, Protection, ProtectionConfig, SandboxConfig, TestFiles,
@@ -18,6 +18,7 @@ use hames_verify::{Checks, ChecksConfig};
 
 use crate::added::{self, Folders, Neighbours};
 use crate::agent::Agent;
+use crate::approver::Nobody;
 use crate::clock::SystemClock;
 use crate::observer::Silent;
 
@@ -72,6 +73,7 @@ pub struct Builder {
     identity: Option<GitIdentity>,
     sessions: Option<PathBuf>,
     session: SessionChoice,
+    approver: Arc<dyn Approver>,
     observer: Arc<dyn Observer>,
     system_prompt: SystemPrompt,
     standing: Standing,
@@ -109,6 +111,7 @@ impl Builder {
             identity: None,
             sessions: None,
             session: SessionChoice::New,
+            approver: Arc::new(Nobody),
             observer: Arc::new(Silent),
             system_prompt: SystemPrompt::default(),
             standing: Standing::default(),
@@ -193,6 +196,12 @@ impl Builder {
         self
     }
 
+    /// Who answers what only a person can; by default [`Nobody`].
+    pub fn approver(mut self, approver: Arc<dyn Approver>) -> Self {
+        self.approver = approver;
+        self
+    }
+
     /// Who watches.
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
         self.observer = observer;
@@ -252,6 +261,7 @@ impl Builder {
             tools,
             workspace,
             verifier,
+            approver: self.approver,
             journal: Box::new(session.journal),
             blobs,
             clock: Arc::new(SystemClock::start()),

@@ -18,6 +18,7 @@
 
 mod added;
 mod agent;
+mod approver;
 mod builder;
 mod clock;
 mod observer;
@@ -26,6 +27,7 @@ mod project;
 
 pub use added::Folders;
 pub use agent::Agent;
+pub use approver::Nobody;
 pub use builder::{BuildProblem, Builder, Isolation, LoneSandbox, SessionChoice, Standing, sessions_folder};
 pub use clock::SystemClock;
 pub use observer::Silent;

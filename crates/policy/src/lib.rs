@@ -3,7 +3,7 @@
 //! Licence of this crate: purity that the compiler proves. Its manifest has no runtime, no files and no clock, so
 //! that a decision can depend on nothing but what stands in the log.
 
-use hames_protocol::{Access, Decision, Examination, Guard, Reach};
+use hames_protocol::{Access, Ask, Decision, Examination, Guard, Reach};
 
 /// What the workspace may be used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +29,9 @@ pub fn decide(examined: &Examination, access: WorkspaceAccess) -> Decision {
     not_valid(examined)
         .or_else(|| protected_write(examined))
         .or_else(|| read_only_write(examined, access))
-        .unwrap_or_else(|| within_reach(examined))
+        .or_else(|| outward(examined))
+        .or_else(|| question(examined))
+        .unwrap_or_else(|| Decision::Allow { rule: "stays inside the sandbox".to_owned() })
 }
 
 fn not_valid(examined: &Examination) -> Option<Decision> {
@@ -65,15 +67,19 @@ fn read_only_write(examined: &Examination, access: WorkspaceAccess) -> Option<De
     ))
 }
 
-fn within_reach(examined: &Examination) -> Decision {
+fn outward(examined: &Examination) -> Option<Decision> {
     match examined.reach {
-        Reach::Workspace | Reach::Private => Decision::Allow { rule: "stays inside the sandbox".to_owned() },
-        Reach::Outward => refuse(
+        Reach::Workspace | Reach::Private => None,
+        Reach::Outward => Some(refuse(
             Guard::Permitted,
             "This would reach beyond the workspace, which no rule allows. Do it with the files at hand, or finish and say what the user should do."
                 .to_owned(),
-        ),
+        )),
     }
+}
+
+fn question(examined: &Examination) -> Option<Decision> {
+    examined.question.clone().map(|question| Decision::Ask(Ask::Question(question)))
 }
 
 fn refuse(guard: Guard, reason: String) -> Decision {
@@ -99,7 +105,7 @@ mod tests {
     fn guard(decision: &Decision) -> Option<Guard> {
         match decision {
             Decision::Refuse { guard, .. } => Some(*guard),
-            Decision::Allow { .. } => None,
+            Decision::Allow { .. } | Decision::Ask(_) => None,
         }
     }
 
@@ -118,6 +124,16 @@ mod tests {
     fn a_problem_is_refused_by_the_gate_that_found_it() {
         let examined = Examination::problem(Guard::Jail, "outside");
         assert_eq!(guard(&decide(&examined, WorkspaceAccess::ReadWrite)), Some(Guard::Jail));
+    }
+
+    #[test]
+    fn a_question_is_put_to_a_person_unless_something_else_speaks_against_it() {
+        let examined =
+            Examination { question: Some("Which?".into()), ..Examination::plain(EffectClass::Pure, Reach::Private) };
+        let asked = Decision::Ask(Ask::Question("Which?".into()));
+        assert_eq!(decide(&examined, WorkspaceAccess::ReadOnly), asked, "to ask changes nothing");
+        let outward = Examination { reach: Reach::Outward, ..examined };
+        assert_eq!(guard(&decide(&outward, WorkspaceAccess::ReadWrite)), Some(Guard::Permitted));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{Arguments, Block, CallId, Digest, FileChange};
+use crate::{Arguments, Ask, Block, CallId, Digest, FileChange};
 
 /// The tool that asks for the verdict; the agent itself runs it.
 pub const FINISH: &str = "finish";
@@ -114,12 +114,15 @@ pub struct Examination {
     /// For file edits: each file's state before and after, so that a probe can tell whether they happened.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub plans: Vec<EditPlan>,
+    /// What a person is asked, in the model's words: their answer is the call's result, and the tool does not run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question: Option<String>,
 }
 
 impl Examination {
     /// A valid call that touches no path.
     pub fn plain(class: EffectClass, reach: Reach) -> Self {
-        Self { problems: Vec::new(), touches: Vec::new(), class, reach, plans: Vec::new() }
+        Self { problems: Vec::new(), touches: Vec::new(), class, reach, plans: Vec::new(), question: None }
     }
 
     /// A call that must not run.
@@ -186,6 +189,8 @@ pub enum Decision {
         /// A sentence for the model.
         reason: String,
     },
+    /// A person must answer first.
+    Ask(Ask),
 }
 
 /// How a call ended.

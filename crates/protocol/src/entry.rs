@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AddedFolder, AttemptNo, Baseline, Block, BootId, Call, CallId, Command, Decision, Digest, Epoch, Examination,
-    FileChange, GuardFired, Judgement, Limits, ModelFailure, ModelInfo, Network, Outcome, Probe, Reply, RunId, Seq,
-    SessionId, Survey, ToolResult, UntouchedCounts, Usage,
+    AddedFolder, Answer, Ask, AttemptNo, Baseline, Block, BootId, Call, CallId, Command, Decision, Digest, Epoch,
+    Examination, FileChange, GuardFired, Judgement, Limits, ModelFailure, ModelInfo, Network, Outcome, Probe, Reply,
+    RunId, Seq, SessionId, Survey, ToolResult, UntouchedCounts, Usage,
 };
 
 /// The version of the log's format, written in the first record.
@@ -52,6 +52,10 @@ pub enum Entry {
     Examined(CallId, Examination),
     /// The gates decided.
     Decided(CallId, Decision),
+    /// A person is asked, or asked again after the run was suspended; synced before they see it.
+    Asked(CallId, Ask),
+    /// They answered.
+    Answered(CallId, Answer),
     /// The call is about to run; synced before its effect.
     Intended(CallId),
     /// The effect begins now.
@@ -72,6 +76,8 @@ pub enum Entry {
     Repaired(Repaired),
     /// The workspace was looked at for the last time in a run that may have changed it.
     Surveyed(Survey),
+    /// A person must answer and nobody is there: the run waits for `Asked` or an answer, for as long as it takes.
+    RunSuspended(RunSuspended),
     /// The run yielded.
     RunEnded(RunEnded),
 }
@@ -214,6 +220,15 @@ pub enum NoticeKind {
 pub struct Repaired {
     /// What was set aside or cut, as a sentence.
     pub text: String,
+}
+
+/// See [`Entry::RunSuspended`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunSuspended {
+    /// The run.
+    pub run: RunId,
+    /// What is asked and how to answer, in sentences.
+    pub why: String,
 }
 
 /// See [`Entry::RunEnded`].

@@ -4,6 +4,7 @@
 //! runtimes, files and clocks. Nouns are plain data with serde; ports are traits whose contracts are written
 //! on them. Sibling crates never import each other; they meet here.
 
+mod ask;
 mod call;
 mod change;
 mod digest;
@@ -16,6 +17,7 @@ mod repository;
 mod run;
 mod verdict;
 
+pub use ask::*;
 pub use call::*;
 pub use change::*;
 pub use digest::Digest;

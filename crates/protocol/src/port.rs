@@ -3,12 +3,14 @@
 //! One rule holds for every future here: **dropping it cancels it**, and when the drop returns nothing that it
 //! started is running any more.
 
+mod approver;
 mod sandbox;
 mod workspace;
 
 use std::io;
 use std::path::PathBuf;
 
+pub use approver::Approver;
 pub use sandbox::{
     AddedView, Attempt, Capture, CommandSpec, Exit, Finished, Job, News, Peers, Program, Sandbox, SandboxProblem, Tmp,
     Until, View,

@@ -9,7 +9,7 @@ use crate::{Access, ChangeKind, FileChange, Usage};
 pub struct Limits {
     /// Model replies.
     pub max_turns: u32,
-    /// Active time, in milliseconds.
+    /// Active time, in milliseconds; waiting for a person does not count.
     pub max_time_ms: u64,
     /// Input and output tokens together.
     pub max_tokens: u64,
@@ -47,7 +47,7 @@ pub enum Outcome {
     Limit,
     /// The same thing kept happening without progress.
     Stuck,
-    /// A person must decide.
+    /// A person must answer or decide: the run is suspended, not ended.
     NeedsApproval,
     /// Stopped or finished without a passing verdict.
     Unverified,
@@ -77,6 +77,13 @@ pub enum Command {
     Cancel {
         /// Where it came from.
         cause: CancelCause,
+    },
+    /// The answer to what a person was asked. It changes nothing when that call waits for none.
+    Answer {
+        /// The call that waits.
+        call: crate::CallId,
+        /// The answer.
+        answer: crate::Answer,
     },
 }
 
@@ -156,7 +163,7 @@ pub struct RunResult {
     pub usage: Usage,
     /// Cost in USD; null when the price is not known or tokens are estimated.
     pub cost_usd: Option<f64>,
-    /// Active time, in milliseconds.
+    /// Active time, in milliseconds; waiting for a person does not count.
     pub duration_ms: u64,
     /// Files that differ from before the run; ignored ones that were created or changed come last.
     pub files_changed: Vec<ChangedFile>,

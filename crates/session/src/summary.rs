@@ -32,7 +32,7 @@ pub struct Summary {
     pub last_activity: u64,
     /// The first line of its first prompt, at most 120 characters, as the user wrote it; empty when there is none yet.
     pub title: String,
-    /// How its last run ended; none when that run goes on or was interrupted.
+    /// How its last run ended, [`Outcome::NeedsApproval`] when it is suspended; none when it goes on or was interrupted.
     pub outcome: Option<Outcome>,
     /// The size of its log, in bytes.
     pub bytes: u64,
@@ -97,18 +97,16 @@ fn last_time(tail: &[u8]) -> Option<u64> {
     Some(read_line(last).ok()?.header.at)
 }
 
-/// After a run's end there can only be openings and repairs, so that the window shows the end of the last run.
+/// After a run's end, or while it is suspended, there can only be openings and repairs: what stands before them decides.
+/// Lines that do not read are passed over.
 fn outcome(tail: &[u8]) -> Option<Outcome> {
-    for line in lines_from_end(tail) {
-        let body = read_line(line).ok().and_then(|line| line.body).unwrap_or_default();
-        if body.starts_with(r#"{"run_started":"#) {
-            return None;
-        }
-        if body.starts_with(r#"{"run_ended":"#) {
-            return match read_body(body) {
-                Ok(Entry::RunEnded(ended)) => Some(ended.outcome),
-                _ => None,
-            };
+    let entries = lines_from_end(tail).filter_map(|line| read_body(read_line(line).ok()?.body?).ok());
+    for entry in entries {
+        match entry {
+            Entry::Opened(_) | Entry::Repaired(_) => {}
+            Entry::RunEnded(ended) => return Some(ended.outcome),
+            Entry::RunSuspended(_) => return Some(Outcome::NeedsApproval),
+            _ => return None,
         }
     }
     None

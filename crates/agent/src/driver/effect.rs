@@ -5,9 +5,9 @@ use std::sync::Arc;
 use hames_context::message_tokens;
 use hames_protocol::port::VerifyProblem;
 use hames_protocol::{
-    AttemptEnded, AttemptResult, AttemptStarted, Baseline, BoxFuture, Call, CallId, Delta, Digest, EffectClass, Ended,
-    Entry, Event, Examination, JobsEnded, Judgement, Probe, Request, SessionId, Status, Survey, ToolResult,
-    UntouchedCounts,
+    Answer, AttemptEnded, AttemptResult, AttemptStarted, Baseline, BoxFuture, Call, CallId, Delta, Digest, EffectClass,
+    Ended, Entry, Event, Examination, JobsEnded, Judgement, Probe, Request, RunSuspended, SessionId, Status, Survey,
+    ToolResult, UntouchedCounts,
 };
 
 use super::{AgentProblem, Driver};
@@ -22,6 +22,7 @@ pub(super) enum Happened {
     Baselined(Result<Baseline, VerifyProblem>),
     Counted(UntouchedCounts),
     Examined(Examination),
+    Heard(Option<Answer>),
     Ran(ToolResult, u64),
     Probed(Probe),
     JobsEnded(JobsEnded),
@@ -43,6 +44,7 @@ impl Driver {
                 Box::pin(async move { Happened::Counted(verifier.count().await) })
             }
             EffectId::Examine(call) => self.examine(call),
+            EffectId::Ask(call) => self.ask(call).await?,
             EffectId::Run(call) => self.call(call).await?,
             EffectId::EndJobs => {
                 let tools = Arc::clone(&self.ports.tools);
@@ -125,6 +127,25 @@ impl Driver {
         })
     }
 
+    /// What is asked is on disk before a person sees it.
+    async fn ask(&mut self, id: &CallId) -> Result<BoxFuture<'static, Happened>, AgentProblem> {
+        self.sync().await?;
+        let (approver, ask) = (Arc::clone(&self.ports.approver), self.known(id).and_then(|known| known.ask.clone()));
+        Ok(Box::pin(async move {
+            match ask {
+                Some(ask) => Happened::Heard(approver.ask(&ask).await),
+                None => std::future::pending().await,
+            }
+        }))
+    }
+
+    fn suspend(&mut self, id: &CallId) -> Result<(), AgentProblem> {
+        let Some(run) = self.state.branch.run.as_ref().map(|run| run.id.clone()) else { return Ok(()) };
+        let (ask, session) = (self.known(id).and_then(|known| known.ask.as_ref()), self.session());
+        let why = ask.zip(session).map(|(ask, session)| words::nobody_there(ask, session)).unwrap_or_default();
+        Ok(self.append(Entry::RunSuspended(RunSuspended { run, why }))?)
+    }
+
     fn probe(&self, id: &CallId) -> BoxFuture<'static, Happened> {
         let (tools, known) = (Arc::clone(&self.ports.tools), self.known(id).cloned());
         Box::pin(async move {
@@ -192,6 +213,8 @@ impl Driver {
             (EffectId::Examine(call), Happened::Examined(examination)) => {
                 self.append(Entry::Examined(call, examination))?;
             }
+            (EffectId::Ask(call), Happened::Heard(Some(answer))) => self.append(Entry::Answered(call, answer))?,
+            (EffectId::Ask(call), Happened::Heard(None)) => self.suspend(&call)?,
             (EffectId::Run(call), Happened::Ran(result, ms)) => {
                 self.append(Entry::Ended(Box::new(Ended { call, result, ms })))?;
             }

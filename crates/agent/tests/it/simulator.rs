@@ -1,10 +1,10 @@
 //! Drives `fold` and `next` through seeded worlds with faults and crashes, and checks the promises after every step.
 
-use hames_agent::{EffectId, Phase, Stage, State, Step, fold, next};
+use hames_agent::{EffectId, Phase, Stage, State, Step, fold, next, take_up};
 use hames_protocol::*;
 use serde_json::json;
 
-use crate::world::{call, failure, reply_with, text};
+use crate::world::{AN_HOUR_MS, call, failure, reply_with, text};
 
 /// A world that answers effects by chance. Every choice comes from the seed, so that a failing one can be replayed.
 struct Sim {
@@ -16,6 +16,8 @@ struct Sim {
     /// How often each call's effect began.
     begun: std::collections::HashMap<CallId, u32>,
     replies: u32,
+    /// How long a person took, in all.
+    waited: u64,
 }
 
 impl Sim {
@@ -28,6 +30,7 @@ impl Sim {
             in_flight: Vec::new(),
             begun: Default::default(),
             replies: 0,
+            waited: 0,
         };
         sim.open();
         let info = ModelInfo {
@@ -110,6 +113,10 @@ impl Sim {
         if self.over() {
             return false;
         }
+        if self.state.branch.run.as_ref().is_some_and(|run| run.suspended.is_some()) {
+            self.come_back();
+            return true;
+        }
         if self.records.len() > head {
             return true;
         }
@@ -122,6 +129,24 @@ impl Sim {
             }
         }
         true
+    }
+
+    /// A person takes up the suspended run: in this process or another, with an answer or without a word.
+    fn come_back(&mut self) {
+        self.in_flight.clear();
+        self.person_takes_their_time();
+        if self.dice.bool() {
+            self.open();
+        }
+        let said = if self.dice.bool() { vec![Block::text("said")] } else { Vec::new() };
+        let entry = take_up(&self.state, &said).expect("a suspended run waits for a person");
+        self.append(entry);
+    }
+
+    fn person_takes_their_time(&mut self) {
+        let ms = self.dice.u64(0..10 * AN_HOUR_MS);
+        self.tick += ms;
+        self.waited += ms;
     }
 
     fn over(&self) -> bool {
@@ -137,9 +162,19 @@ impl Sim {
                 self.append(Entry::AttemptStarted(AttemptStarted { attempt, messages: 0, request }));
             }
             EffectId::Run(call) | EffectId::Judge(call) => self.begin_call(call),
+            EffectId::Ask(call) => self.begin_ask(call),
             _ => {}
         }
         self.in_flight.push(id);
+    }
+
+    /// A person is asked one thing, which stands in the log, while nothing else of the turn goes on.
+    fn begin_ask(&self, id: &CallId) {
+        let asked = self.state.branch.run.as_ref().and_then(|run| run.asked()).expect("a call that waits");
+        assert_eq!(&asked.call.id, id);
+        assert!(self.records.iter().any(|record| matches!(&record.entry, Entry::Asked(known, _) if known == id)));
+        let beside = |other: &EffectId| !matches!(other, EffectId::Baseline | EffectId::Count);
+        assert!(!self.in_flight.iter().any(beside), "something goes on beside an ask: {:?}", self.in_flight);
     }
 
     /// Gates: whatever begins was examined, allowed and intended, alone unless it is pure, after the baseline.
@@ -150,9 +185,11 @@ impl Sim {
         assert!(known.call.name != FINISH || !run.has_jobs, "the verifier would see a live job");
         assert!(matches!(known.phase, Phase::Intended | Phase::Started), "{known:?}");
         assert!(turn.incomplete.is_none(), "an incomplete reply runs nothing");
+        assert!(run.asked().is_none(), "a call begins while a person is asked");
         let examined = known.examined.as_ref().expect("examined");
         assert!(examined.problems.is_empty(), "an invalid call runs");
         assert!(known.call.twin_of.is_none(), "a twin runs");
+        assert!(examined.question.is_none(), "a call runs that a person must answer");
         if examined.class != EffectClass::Pure {
             assert!(run.baseline.is_some(), "an effect before the baseline");
             let busy = self.in_flight.iter().any(|other| matches!(other, EffectId::Run(_) | EffectId::Judge(_)));
@@ -182,17 +219,28 @@ impl Sim {
     }
 
     fn complete(&mut self, id: EffectId) {
-        self.tick += self.dice.u64(0..2_000);
+        if let EffectId::Ask(call) = id {
+            return self.end_ask(call);
+        }
+        let ms = self.dice.u64(0..2_000);
+        self.tick += ms;
+        if self.in_flight.iter().any(|other| matches!(other, EffectId::Ask(_))) {
+            self.waited += ms;
+        }
         match id {
             EffectId::Send => {
                 let result = self.attempt();
                 self.end_attempt(result);
             }
+            EffectId::Ask(_) => {}
             EffectId::Baseline => self.append(Entry::Baselined(Baseline::default())),
             EffectId::Count => self.append(Entry::Counted(UntouchedCounts::default())),
             EffectId::Survey => self.append(Entry::Surveyed(Survey::default())),
             EffectId::Examine(call) => {
-                let examination = self.examination();
+                let mut examination = self.examination();
+                if self.is_finish(&call) {
+                    examination.question = None;
+                }
                 self.append(Entry::Examined(call, examination));
             }
             EffectId::Run(call) => {
@@ -211,6 +259,23 @@ impl Sim {
                 let verdict = [Verdict::Pass, Verdict::Fail, Verdict::Unverifiable][self.dice.usize(..3)];
                 self.append(Entry::Judged(call, Judgement { verdict, evidence: Vec::new(), set_aside: Vec::new() }));
             }
+        }
+    }
+
+    /// An answer comes through the port or from outside, or nobody is there.
+    fn end_ask(&mut self, call: CallId) {
+        self.person_takes_their_time();
+        let answer = Answer::said(format!("a{}", self.dice.u8(..3)));
+        match self.dice.u8(..4) {
+            0 => {
+                let run = self.state.branch.run.as_ref().unwrap().id.clone();
+                self.append(Entry::RunSuspended(RunSuspended { run, why: "nobody is there".into() }));
+            }
+            1 => {
+                self.in_flight.push(EffectId::Ask(call.clone()));
+                self.append(Entry::Commanded(Command::Answer { call, answer }));
+            }
+            _ => self.append(Entry::Answered(call, answer)),
         }
     }
 
@@ -248,7 +313,14 @@ impl Sim {
         }
         let classes = [EffectClass::Pure, EffectClass::Idempotent, EffectClass::Reconcilable, EffectClass::Once];
         let reach = if self.dice.u8(..20) == 0 { Reach::Outward } else { Reach::Workspace };
-        Examination::plain(classes[self.dice.usize(..4)], reach)
+        let question = (self.dice.u8(..6) == 0).then(|| format!("q{}", self.dice.u8(..3)));
+        Examination { question, ..Examination::plain(classes[self.dice.usize(..4)], reach) }
+    }
+
+    fn is_finish(&self, id: &CallId) -> bool {
+        let is_it =
+            |record: &Record| matches!(&record.entry, Entry::Proposed(call) if &call.id == id && call.name == FINISH);
+        self.records.iter().any(is_it)
     }
 
     fn result(&mut self) -> ToolResult {
@@ -280,6 +352,10 @@ fn the_promises_hold_in_thousands_of_seeded_worlds_with_crashes_and_cancels() {
             sim.check_view();
             let turns = sim.state.branch.run.as_ref().unwrap().turns;
             assert!(turns <= 12, "the bound on turns was overshot: {turns}");
+            let run = sim.state.branch.run.as_ref().unwrap();
+            assert_eq!(run.waited, sim.waited, "the time a person takes is theirs");
+            let reason = &run.ended.as_ref().unwrap().reason;
+            assert!(!reason.contains("time limit"), "without a person the run takes minutes: {reason}");
             let refolded = sim.records.iter().fold(State::default(), fold);
             assert_eq!(format!("{refolded:?}"), format!("{:?}", sim.state), "the log is the state");
         });

@@ -104,8 +104,8 @@ pub(crate) fn check_conversation(messages: &[Value]) {
     }
 }
 
-/// What a tool does is told by its name: `look` is pure, `put` can be reconciled, `sh` must happen once; with `job` it
-/// leaves one running.
+/// What a tool does is told by its name: `look` is pure, `put` can be reconciled, `sh` must happen once (with `job` it
+/// leaves one running), `ask` asks.
 #[derive(Default)]
 pub(crate) struct CountingTools {
     pub(crate) ran: Mutex<Vec<String>>,
@@ -134,12 +134,16 @@ impl Toolbox for CountingTools {
             let class = Self::class(&call.name);
             let plain = Examination::plain(class, Reach::Workspace);
             let arguments = call.whole_arguments().cloned().unwrap_or_default();
-            if !["look", "put", "sh", FINISH].contains(&call.name.as_str()) {
+            if !["look", "put", "sh", "ask", FINISH].contains(&call.name.as_str()) {
                 return Examination::problem(Guard::Valid, format!("There is no tool `{}`.", call.name));
             }
             if let Some(text) = arguments.get("invalid").and_then(Value::as_str) {
                 let problems = vec![Problem { guard: Guard::Valid, text: text.into() }];
                 return Examination { problems, ..plain };
+            }
+            if call.name == "ask" {
+                let question = arguments.get("question").and_then(Value::as_str).map(str::to_owned);
+                return Examination { question, ..Examination::plain(EffectClass::Pure, Reach::Private) };
             }
             plain
         })
@@ -221,8 +225,33 @@ impl Verifier for ScriptVerifier {
     }
 }
 
+/// A person who gives these answers, each after an hour; away when none is left.
+#[derive(Default)]
+pub(crate) struct Person {
+    pub(crate) answers: Mutex<VecDeque<&'static str>>,
+    pub(crate) asked: Mutex<Vec<Ask>>,
+}
+
+/// How long a person takes.
+pub(crate) const AN_HOUR_MS: u64 = 60 * 60 * 1000;
+
+impl Approver for Person {
+    fn ask<'a>(&'a self, ask: &'a Ask) -> BoxFuture<'a, Option<Answer>> {
+        self.asked.lock().unwrap().push(ask.clone());
+        let answer = self.answers.lock().unwrap().pop_front();
+        Box::pin(async move {
+            tokio::time::sleep(Duration::from_millis(answer.map_or(0, |_| AN_HOUR_MS))).await;
+            answer.map(Answer::said)
+        })
+    }
+}
+
 /// A workspace in which one file has always just appeared.
-struct OneChange;
+#[derive(Default)]
+pub(crate) struct OneChange {
+    /// How often it was looked at.
+    pub(crate) observed: Mutex<u32>,
+}
 
 impl Workspace for OneChange {
     fn root(&self) -> &Path {
@@ -258,6 +287,7 @@ impl Workspace for OneChange {
     }
 
     fn observe(&self) -> std::io::Result<Vec<FileChange>> {
+        *self.observed.lock().unwrap() += 1;
         Ok(FileChange::between("left-behind", None, Some(Digest::of("x"))).into_iter().collect())
     }
 
@@ -340,6 +370,8 @@ pub(crate) struct World {
     pub(crate) verifier: Arc<ScriptVerifier>,
     pub(crate) log: SharedLog,
     pub(crate) limits: Limits,
+    pub(crate) person: Arc<Person>,
+    pub(crate) workspace: Arc<OneChange>,
     watch: Arc<Watch>,
 }
 
@@ -355,6 +387,8 @@ impl World {
             }),
             log: SharedLog::default(),
             limits: Limits::default(),
+            person: Arc::default(),
+            workspace: Arc::default(),
             watch: Arc::default(),
         }
     }
@@ -363,6 +397,12 @@ impl World {
         let verdicts = Mutex::new(verdicts.into());
         self.verifier =
             Arc::new(ScriptVerifier { checks: vec!["check".into()], verdicts, baselines: Mutex::default() });
+        self
+    }
+
+    /// With a person who gives these answers, and is away after the last.
+    pub(crate) fn with_person(self, answers: &[&'static str]) -> Self {
+        *self.person.answers.lock().unwrap() = answers.iter().copied().collect();
         self
     }
 
@@ -375,8 +415,9 @@ impl World {
         let ports = Ports {
             model: self.model.clone(),
             tools: self.tools.clone(),
-            workspace: Arc::new(OneChange),
+            workspace: self.workspace.clone(),
             verifier: self.verifier.clone(),
+            approver: self.person.clone(),
             journal: Box::new(self.log.clone()),
             blobs: Arc::new(NoBlobs),
             clock: Arc::new(PausedClock(tokio::time::Instant::now())),

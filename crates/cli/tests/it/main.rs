@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may stop at what it did not expect")]
 
 mod added;
+mod ask;
 mod config;
 mod connection;
 mod cost_loops;

@@ -22,7 +22,7 @@ fn interrupted(signal: &str, marker: &str) -> (Place, Ran) {
     (place, ran)
 }
 
-pub(crate) fn wait_for(ready: impl Fn() -> bool) {
+pub(crate) fn wait_for(mut ready: impl FnMut() -> bool) {
     let start = Instant::now();
     while !ready() {
         assert!(start.elapsed() < Duration::from_secs(60), "waited a minute");

@@ -7,9 +7,9 @@ mod jobs;
 use std::sync::{Arc, Mutex};
 
 use hames::model::script::{Script, Scripted};
-use hames::protocol::port::Model;
+use hames::protocol::port::{Approver, Model};
 use hames::protocol::{
-    BoxFuture, Delta, Encoded, Head, Message, ModelFailure, ModelInfo, Outcome, Reply, Request, RunResult,
+    Answer, Ask, BoxFuture, Delta, Encoded, Head, Message, ModelFailure, ModelInfo, Outcome, Reply, Request, RunResult,
 };
 use hames::{Agent, Isolation, SessionChoice};
 use tempfile::TempDir;
@@ -131,6 +131,41 @@ async fn the_untouched_copy_goes_away_with_the_run() {
     let kept =
         std::process::Command::new("find").arg(place.state.path()).args(["-name", "large.bin"]).output().unwrap();
     assert_eq!(String::from_utf8(kept.stdout).unwrap(), "");
+}
+
+const QUESTION: &str = "
+- calls: [{tool: ask_user, args: {question: 'Which?'}}]
+- calls: [{tool: finish, args: {summary: ok}}]
+";
+
+/// A person who gives every question back.
+struct Echo;
+
+impl Approver for Echo {
+    fn ask<'a>(&'a self, ask: &'a Ask) -> BoxFuture<'a, Option<Answer>> {
+        let Ask::Question(question) = ask;
+        Box::pin(std::future::ready(Some(Answer::said(format!("{question} That one.")))))
+    }
+}
+
+#[tokio::test]
+async fn whoever_embeds_hames_says_who_answers() {
+    let (place, model) = (Place::new(), Watched::new(QUESTION));
+    let builder = Agent::builder(model.clone()).workspace(place.work.path()).sessions(place.state.path());
+    let result = builder.approver(Arc::new(Echo)).build().unwrap().run("go").await.unwrap();
+    assert_eq!(result.outcome, Outcome::Answered);
+    let last = model.requests.lock().unwrap().pop().unwrap();
+    assert!(last.messages.last().unwrap().body.contains("Which? That one."));
+}
+
+#[tokio::test]
+async fn with_nobody_named_a_question_suspends_the_run_and_the_next_prompt_answers_it() {
+    let (place, model) = (Place::new(), Watched::new(QUESTION));
+    let mut agent = place.agent(&model, SessionChoice::New);
+    let suspended = agent.run("go").await.unwrap();
+    assert_eq!(suspended.outcome, Outcome::NeedsApproval);
+    let result = agent.run("That one.").await.unwrap();
+    assert_eq!((result.outcome, result.run_id), (Outcome::Done, suspended.run_id), "verified, in the same run");
 }
 
 #[tokio::test]

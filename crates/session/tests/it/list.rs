@@ -180,3 +180,20 @@ fn a_session_without_a_record_can_be_opened_again() {
     now(session.journal.sync()).unwrap();
     assert_eq!(place.store().verify(&id).unwrap().records, 3);
 }
+
+#[test]
+fn a_suspended_session_is_listed_as_such_until_it_is_answered() {
+    let place = Place::new();
+    let mut session = place.create();
+    let id = session.id.clone();
+    let outcome = || place.store().list(None).unwrap()[0].outcome;
+    let suspended = RunSuspended { run: RunId::new("run-1"), why: "Which?".to_owned() };
+    for entry in [opened(&id, &place.workspace()), run_started("Port it"), Entry::RunSuspended(suspended)] {
+        session.journal.append(0, entry).unwrap();
+    }
+    assert_eq!(outcome(), Some(Outcome::NeedsApproval));
+    session.journal.append(0, opened(&id, &place.workspace())).unwrap();
+    assert_eq!(outcome(), Some(Outcome::NeedsApproval), "opened again, and nothing was said");
+    session.journal.append(0, Entry::Answered(CallId::new("call-1"), Answer::said("This."))).unwrap();
+    assert_eq!(outcome(), None, "it goes on");
+}

@@ -4,6 +4,7 @@
 //! `examine` says what it would touch, `run` does it through a port.
 
 mod apply_patch;
+mod ask_user;
 mod bash;
 mod change;
 mod edit_file;
@@ -74,6 +75,7 @@ pub fn builtin(
         Arc::new(job::JobKill::new(Arc::clone(&workspace), Arc::clone(&memory.jobs))),
     ];
     tools.push(Arc::new(plan::Plan::new()));
+    tools.push(Arc::new(ask_user::AskUser::new()));
     if !verifier.checks().is_empty() {
         tools.push(Arc::new(run_tests::RunTests::new(workspace, verifier)));
     }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step of a test is a failed test")]
 
+mod ask_user;
 mod command;
 mod edit;
 mod instruction;

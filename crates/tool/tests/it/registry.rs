@@ -15,10 +15,10 @@ fn passing() -> Checks {
 }
 
 #[test]
-fn the_specifications_of_all_tools_cost_at_most_4700_bytes() {
+fn the_specifications_of_all_tools_cost_at_most_4900_bytes() {
     let specs = World::with_checks(passing()).registry.specs();
     let size = serde_json::to_string(&specs).unwrap().len();
-    assert!(size <= 4_700, "{size} bytes");
+    assert!(size <= 4_900, "{size} bytes");
 }
 
 #[test]
@@ -36,6 +36,7 @@ fn the_tools_have_the_agreed_names_and_arguments() {
         "job_output(job, wait_ms?)",
         "job_kill(job)",
         "plan(items)",
+        "ask_user(question)",
         "run_tests()",
         "finish(summary)",
     ];
