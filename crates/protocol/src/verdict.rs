@@ -68,6 +68,10 @@ pub struct Judgement {
 pub struct Baseline {
     /// Protected files: path relative to the workspace root, and the blob that holds the bytes.
     pub originals: BTreeMap<String, Original>,
+    /// Those of the originals that only say what a check runs in turn (a Makefile, `package.json`), in order; they may
+    /// be changed for good reasons.
+    #[serde(default)]
+    pub recipes: Vec<String>,
     /// All paths that existed and that could change how tests run (so that additions can be told).
     pub runner_files: Vec<String>,
     /// The blob that holds the workspace's manifest.

@@ -42,11 +42,14 @@ const CHAINS: [Chain; 15] = [
     Chain { folder: ".rbenv", variable: Some("RBENV_ROOT"), shown: &["."] },
     Chain { folder: ".local/share/mise", variable: None, shown: &["installs", "shims"] },
     Chain { folder: ".sdkman", variable: Some("SDKMAN_DIR"), shown: &["candidates"] },
-    Chain { folder: "go", variable: None, shown: &["bin", "pkg/mod"] },
+    Chain { folder: GO, variable: Some("GOPATH"), shown: &["bin", "pkg/mod"] },
 ];
 
 /// What cargo's proxies need as well.
 const RUSTUP: &str = ".rustup";
+
+/// Where go keeps the modules that it downloaded, wherever its own program lies.
+const GO: &str = "go";
 
 impl Toolchains {
     /// Finds the tool chains whose programs are on the search path `path`, for the home folder `home`. `variable`
@@ -61,7 +64,10 @@ impl Toolchains {
             let base = own.unwrap_or_else(|| home.join(chain.folder));
             let used = searched.iter().any(|folder| folder.starts_with(&base));
             let needed_by_cargo = chain.folder == RUSTUP && with_cargo;
-            if !(used || needed_by_cargo) {
+            let needed_by_go = chain.folder == GO
+                && base.join("pkg/mod").is_dir()
+                && searched.iter().any(|folder| folder.join("go").is_file());
+            if !(used || needed_by_cargo || needed_by_go) {
                 continue;
             }
             with_cargo |= chain.folder == ".cargo";
@@ -96,6 +102,20 @@ mod tests {
         let at = |path: &str| home.path().join(path);
         assert_eq!(found.folders, [at(".cargo/bin"), at(".cargo/registry"), at(".rustup/.")]);
         assert!(found.variables.contains(&("RUSTUP_HOME".to_owned(), at(".rustup").into())));
+    }
+
+    #[test]
+    fn modules_of_go_are_shown_wherever_its_program_lies() {
+        let home = tempfile::tempdir().unwrap();
+        for folder in ["go/pkg/mod", "go/src", "sdk/bin"] {
+            std::fs::create_dir_all(home.path().join(folder)).unwrap();
+        }
+        let path = home.path().join("sdk/bin");
+        assert_eq!(Toolchains::find(path.as_os_str(), home.path(), |_| None), Toolchains::default());
+        std::fs::write(path.join("go"), "").unwrap();
+        let found = Toolchains::find(path.as_os_str(), home.path(), |_| None);
+        assert_eq!(found.folders, [home.path().join("go/pkg/mod")]);
+        assert_eq!(found.variables, [("GOPATH".to_owned(), home.path().join("go").into())]);
     }
 
     #[test]

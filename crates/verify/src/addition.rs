@@ -32,7 +32,7 @@ const RUNNER_MODULES: [&str; 16] = [
 ];
 
 /// Names that matter at any depth, with the reason that evidence gives.
-const NAMES: [(&str, &str); 30] = [
+const NAMES: [(&str, &str); 37] = [
     ("conftest.py", "pytest loads it before the tests beside and below it"),
     ("sitecustomize.py", "Python runs it before anything else"),
     ("usercustomize.py", "Python runs it before anything else"),
@@ -55,6 +55,13 @@ const NAMES: [(&str, &str); 30] = [
     (".mocharc.yml", "it configures mocha"),
     (".mocharc.yaml", "it configures mocha"),
     (".npmrc", "it decides how npm runs scripts"),
+    (".yarnrc.yml", "it decides how yarn runs scripts"),
+    (".pnpmfile.cjs", "pnpm runs it"),
+    (".babelrc", "Jest compiles the tests as it says"),
+    (".babelrc.js", "Jest compiles the tests as it says"),
+    (".babelrc.cjs", "Jest compiles the tests as it says"),
+    (".babelrc.json", "Jest compiles the tests as it says"),
+    (".swcrc", "the tests are compiled as it says"),
     (".rspec", "it configures rspec"),
     ("go.work", "it decides which modules go builds"),
     ("rust-toolchain", "it decides which toolchain cargo runs"),
@@ -84,10 +91,21 @@ const IN_FOLDER: [(&str, &str, &str); 3] = [
     (".config", "nextest.toml", "it configures nextest"),
 ];
 
-/// Files that are ordinary unless they configure pytest. The marks are looked for with blanks and quotes removed;
+/// Files that are ordinary unless they configure a runner. The marks are looked for with blanks and quotes removed;
 /// `[tool]` stands for every way to write the table further down.
-const TABLES: [(&str, &[&str]); 2] =
-    [("pyproject.toml", &["tool.pytest", "[tool]"]), ("setup.cfg", &["[tool:pytest]"])];
+const TABLES: [(&str, &[&str], &str); 8] = [
+    ("pyproject.toml", &["tool.pytest", "[tool]"], "it configures pytest"),
+    ("setup.cfg", &["[tool:pytest]"], "it configures pytest"),
+    ("vite.config.js", VITE, "it configures Vitest"),
+    ("vite.config.mjs", VITE, "it configures Vitest"),
+    ("vite.config.cjs", VITE, "it configures Vitest"),
+    ("vite.config.ts", VITE, "it configures Vitest"),
+    ("vite.config.mts", VITE, "it configures Vitest"),
+    ("vite.config.cts", VITE, "it configures Vitest"),
+];
+
+/// How the settings for Vitest stand in those of Vite.
+const VITE: &[&str] = &["test:", "test=", "test]", "vitest", "...", "import(", "require("];
 
 /// Files that are nothing but a runner's, or that Python runs before the tests of a folder: kept and put back like
 /// protected ones when they existed before.
@@ -106,7 +124,7 @@ fn is_in_test_folder(path: &str) -> bool {
 
 /// Whether the content of a file decides, so that `changes_tests` needs to see it.
 pub(crate) fn needs_content(path: &str) -> bool {
-    TABLES.iter().any(|(file, _)| name(path) == *file)
+    TABLES.iter().any(|(file, ..)| name(path) == *file)
 }
 
 /// What lies at a path.
@@ -164,9 +182,9 @@ impl Surroundings {
         if CONFIGS.iter().any(|start| file.starts_with(start)) {
             return Some("it configures a test runner".to_owned());
         }
-        if let Some((_, marks)) = TABLES.iter().find(|(name, _)| *name == file) {
+        if let Some((_, marks, why)) = TABLES.iter().find(|(name, ..)| *name == file) {
             let bare: String = content.chars().filter(|c| !c.is_whitespace() && !"\"'".contains(*c)).collect();
-            return marks.iter().any(|mark| bare.contains(mark)).then(|| "it configures pytest".to_owned());
+            return marks.iter().any(|mark| bare.contains(mark)).then(|| (*why).to_owned());
         }
         if file.ends_with(".pth") {
             return Some("Python runs its lines before anything else".to_owned());
@@ -246,6 +264,7 @@ mod tests {
             "tox.ini",
             "jest.config.ts",
             "packages/a/vitest.config.mts",
+            ".babelrc",
             ".mocharc.yml",
             ".cargo/config.toml",
             "crates/a/.cargo/config",
@@ -276,6 +295,7 @@ mod tests {
         assert!(changes("pyproject.toml", "[ tool . \"pytest\" . ini_options ]\n"));
         assert!(changes("pyproject.toml", "[tool]\npytest.ini_options.addopts = '-k nothing'\n"));
         assert!(changes("setup.cfg", "[tool:pytest]\n"));
+        assert!(changes("vite.config.ts", "export default { test: { setupFiles: ['./x.js'] } }\n"));
     }
 
     #[test]
@@ -304,5 +324,9 @@ mod tests {
             assert!(!changes(path, ""), "{path} must stay");
         }
         assert!(!changes("pyproject.toml", "[project]\nname = 'x'\n"));
+        assert!(!changes(
+            "vite.config.ts",
+            "import vue from '@vitejs/plugin-vue'\nexport default { plugins: [vue()] }\n"
+        ));
     }
 }

@@ -11,9 +11,13 @@ use hames_protocol::{Baseline, Original};
 
 use crate::addition::{Node, Surroundings, is_runners_own};
 use crate::blocking::Stop;
+use crate::recipe;
 
 /// The largest protected file that is kept, in bytes.
 pub(crate) const MAX_ORIGINAL: u64 = 256 << 20;
+
+/// The largest makefile or script that is looked at, in bytes.
+const MAX_RECIPE: u64 = 4 << 20;
 
 /// How many write at once: each waits for the disk, and what waits together is written together.
 const WRITERS: usize = 16;
@@ -22,12 +26,21 @@ const WRITERS: usize = 16;
 ///
 /// # Errors
 /// When the workspace cannot be read or the store not be written.
-pub(crate) fn keep(workspace: &dyn Workspace, blobs: &dyn Blobs, stop: &Stop) -> Result<Baseline, VerifyProblem> {
+pub(crate) fn keep(
+    workspace: &dyn Workspace,
+    blobs: &dyn Blobs,
+    commands: &[String],
+    stop: &Stop,
+) -> Result<Baseline, VerifyProblem> {
     let nodes = nodes(workspace.root(), stop).map_err(|error| unreadable(workspace.root(), &error))?;
     let mut paths: BTreeSet<String> =
         workspace.protected_files().map_err(|error| unreadable(workspace.root(), &error))?.into_iter().collect();
     let own = nodes.iter().filter(|(path, node)| **node == Node::File && is_runners_own(path));
     paths.extend(own.map(|(path, _)| path.clone()));
+    let text = |path: &str| Some(String::from_utf8_lossy(&workspace.read(path, MAX_RECIPE).ok()?.bytes).into_owned());
+    let recipes: Vec<String> =
+        recipe::find(commands, &nodes, text).into_iter().filter(|path| !paths.contains(path)).collect();
+    paths.extend(recipes.iter().cloned());
 
     let paths: Vec<String> = paths.into_iter().collect();
     let keep_all = |paths: &[String]| -> Result<Vec<(String, Original)>, VerifyProblem> {
@@ -45,10 +58,10 @@ pub(crate) fn keep(workspace: &dyn Workspace, blobs: &dyn Blobs, stop: &Stop) ->
         let stopped = || VerifyProblem::System("Keeping the protected files was stopped.".to_owned());
         originals.extend(share.map_err(|_| stopped())??);
     }
-    let around = Surroundings::of(originals.keys().map(String::as_str));
+    let around = Surroundings::of(originals.keys().filter(|path| !recipes.contains(path)).map(String::as_str));
     let runner_files =
         nodes.into_iter().filter(|(path, node)| around.may_change_tests(path, *node)).map(|(path, _)| path).collect();
-    Ok(Baseline { originals, runner_files, manifest: None })
+    Ok(Baseline { originals, recipes, runner_files, manifest: None })
 }
 
 /// Keeps one file; none when it is gone.

@@ -7,13 +7,13 @@ use hames_protocol::port::{
     AddedView, Blobs, CommandSpec, Exit, Finished, Peers, Program, Sandbox, Tmp, Verifier, VerifyProblem, View,
     Workspace,
 };
-use hames_protocol::{Baseline, BoxFuture, CheckEvidence, Judgement, UntouchedCounts, Verdict};
+use hames_protocol::{Baseline, BoxFuture, CheckEvidence, CheckKind, Judgement, UntouchedCounts, Verdict};
 
 use crate::command::{self, Runner};
 use crate::finding::{self, Before, Shown};
 use crate::report::{self, Report, junit};
 use crate::untouched::{self, Untouched};
-use crate::view::{self, Judged};
+use crate::view::{self, Judged, Recipes};
 use crate::{baseline, blocking, missing, output};
 
 /// The longest time one check may take unless the user says otherwise, in milliseconds.
@@ -75,7 +75,8 @@ impl Checks {
 
     async fn keep(&self) -> Result<Baseline, VerifyProblem> {
         let (workspace, blobs) = (Arc::clone(&self.workspace), Arc::clone(&self.blobs));
-        let copy = (!self.config.commands.is_empty()).then(|| self.config.copy.clone());
+        let commands = self.config.commands.clone();
+        let copy = (!commands.is_empty()).then(|| self.config.copy.clone());
         blocking::run(move |stop| {
             let mut kept = match copy {
                 None => Baseline::default(),
@@ -84,7 +85,7 @@ impl Checks {
                         let folder = folder.display();
                         VerifyProblem::System(format!("The untouched copy cannot be made in `{folder}`: {error}."))
                     })?;
-                    baseline::keep(&*workspace, &*blobs, stop)?
+                    baseline::keep(&*workspace, &*blobs, &commands, stop)?
                 }
             };
             let manifest = workspace.begin().map_err(|error| baseline::unreadable(workspace.root(), &error))?;
@@ -119,10 +120,6 @@ impl Checks {
         let mut evidence = Vec::new();
         let mut set_aside = Vec::new();
         for command in &self.config.commands {
-            // Compared anew each time: the code under test may have changed files while the check before ran.
-            let judged = self.compare(kept).await?;
-            let ran = self.run(command, judged.view.clone(), Tmp::Fresh).await?;
-            self.refuse_missing(command, &ran, &judged.view, Tmp::Fresh).await?;
             let before = match (counts.0.get(command).copied().flatten(), &found) {
                 (Some(tests), _) => Before::Ran(tests),
                 (None, Untouched::At(_)) if !counts.0.contains_key(command) => {
@@ -131,9 +128,11 @@ impl Checks {
                 (None, Untouched::At(_)) => Before::NotReported,
                 (None, Untouched::Absent(why)) => Before::NotCounted(why.clone()),
             };
-            let mut one = self.weigh(command, &ran, before);
-            if let (Verdict::Pass, Some(report)) = (one.verdict, &ran.report) {
-                self.control(&mut one, kept, report).await?;
+            // Compared anew each time: the code under test may have changed files while the check before ran.
+            let judged = self.compare(kept, Recipes::AsBefore).await?;
+            let mut one = self.judge_one(command, kept, judged.view, Recipes::AsBefore, before.clone()).await?;
+            if one.verdict == Verdict::Fail && !judged.recipes.is_empty() {
+                one = self.judge_changed(one, kept, &judged.recipes, before).await?;
             }
             evidence.push(one);
             set_aside.extend(judged.set_aside);
@@ -142,6 +141,51 @@ impl Checks {
         set_aside.sort();
         set_aside.dedup();
         Ok(Judgement { verdict: finding::overall(&evidence), evidence, set_aside })
+    }
+
+    async fn judge_one(
+        &self,
+        command: &str,
+        kept: &Baseline,
+        view: View,
+        recipes: Recipes,
+        before: Before,
+    ) -> Result<CheckEvidence, VerifyProblem> {
+        let ran = self.run(command, view.clone(), Tmp::Fresh).await?;
+        self.refuse_missing(command, &ran, &view, Tmp::Fresh).await?;
+        let mut one = self.weigh(command, &ran, before);
+        if let (Verdict::Pass, Some(report)) = (one.verdict, &ran.report) {
+            self.control(&mut one, kept, recipes, report).await?;
+        }
+        Ok(one)
+    }
+
+    /// Judges a check that failed with what it runs as it was before: the change may be part of the work. Tests that
+    /// are controlled pass with it; an exit code alone would be the word of whoever made the change.
+    async fn judge_changed(
+        &self,
+        failed: CheckEvidence,
+        kept: &Baseline,
+        recipes: &[String],
+        before: Before,
+    ) -> Result<CheckEvidence, VerifyProblem> {
+        let judged = self.compare(kept, Recipes::AsNow).await?;
+        let mut one = self.judge_one(&failed.command, kept, judged.view, Recipes::AsNow, before).await?;
+        if one.verdict == Verdict::Fail {
+            return Ok(failed);
+        }
+        let changed = recipes.iter().map(|path| format!("`{path}`")).collect::<Vec<_>>().join(", ");
+        let is_shown = matches!(one.kind, CheckKind::Tests { .. });
+        if one.verdict == Verdict::Pass && !is_shown {
+            one.verdict = Verdict::Unverifiable;
+            one.reason = format!(
+                "It exits with 0 only with the change to {changed}, which decides what the check runs. Undo that \
+                 change, or let the check name a test runner."
+            );
+        } else {
+            one.reason = format!("{} It ran with {changed} as changed.", one.reason);
+        }
+        Ok(one)
     }
 
     async fn rehearse_all(&self) -> Result<Judgement, VerifyProblem> {
@@ -160,10 +204,10 @@ impl Checks {
         blocking::run(move |_| Ok(untouched::find(&folder))).await
     }
 
-    pub(crate) async fn compare(&self, kept: &Baseline) -> Result<Judged, VerifyProblem> {
+    pub(crate) async fn compare(&self, kept: &Baseline, recipes: Recipes) -> Result<Judged, VerifyProblem> {
         let (workspace, blobs) = (Arc::clone(&self.workspace), Arc::clone(&self.blobs));
         let (kept, folder) = (kept.clone(), self.config.copy.clone());
-        blocking::run(move |stop| view::compare(&*workspace, &*blobs, &kept, &folder, stop)).await
+        blocking::run(move |stop| view::compare(&*workspace, &*blobs, &kept, recipes, &folder, stop)).await
     }
 
     fn weigh(&self, command: &str, ran: &Ran, before: Before) -> CheckEvidence {

@@ -7,6 +7,7 @@
 //! - `baseline` keeps what was there before the first effect, `untouched` the copy that is counted.
 //! - `addition` tells which new files would change how tests run, `view` puts the judged workspace together.
 //! - `command` reads a check's command line, `missing` finds out whether its program exists.
+//! - `recipe` finds what a check runs in turn, such as a makefile.
 //! - `report` reads what a test runner says, `finding` weighs it, `control` asks whether the runner can fail at all.
 
 mod addition;
@@ -18,6 +19,7 @@ mod control;
 mod finding;
 mod missing;
 mod output;
+mod recipe;
 mod report;
 mod untouched;
 mod view;

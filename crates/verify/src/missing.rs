@@ -37,7 +37,7 @@ pub(crate) fn questions(command: &str, code: i32, root: &Path) -> Vec<Question> 
     match code {
         0 => Vec::new(),
         126 | 127 => starts.map(|start| program(&start)).collect(),
-        _ => starts.flat_map(|start| [module(&start), subcommand(&start)]).flatten().collect(),
+        _ => starts.flat_map(|start| [module(&start), subcommand(&start), package(&start)]).flatten().collect(),
     }
 }
 
@@ -78,6 +78,25 @@ fn subcommand(start: &Start) -> Option<Question> {
     })
 }
 
+/// Runners that `npx` starts from the installed packages; without a network it cannot fetch them.
+fn package(start: &Start) -> Option<Question> {
+    const RUNNERS: [&str; 6] = ["jest", "vitest", "mocha", "ava", "playwright", "eslint"];
+    if start.program() != "npx" {
+        return None;
+    }
+    let named = start.words.iter().skip(1).find(|word| !word.starts_with('-'))?;
+    let name = named.split('@').next().filter(|name| RUNNERS.contains(name))?;
+    Some(Question {
+        // The packages of a project lie in its folder, which may be further down, or in one above.
+        probe: format!(
+            "[ -n \"$(find . -path '*/node_modules/.bin/{name}' -print -quit 2>/dev/null)\" ] && exit 0; folder=$PWD; \
+             while [ -n \"$folder\" ]; do [ -e \"$folder/node_modules/.bin/{name}\" ] && exit 0; \
+             folder=${{folder%/*}}; done; command -v {name} >/dev/null || exit {ABSENT}"
+        ),
+        missing: format!("`{name}` is not among the installed packages"),
+    })
+}
+
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
@@ -112,5 +131,9 @@ mod tests {
         check(".venv/bin/python -m pytest", 1, &[]);
         check("cargo nextest run", 101, &["cargo has no command `nextest`"]);
         check("cargo test", 101, &[]);
+        check("npx --no-install jest --ci", 1, &["`jest` is not among the installed packages"]);
+        check("npx vitest@3 run", 1, &["`vitest` is not among the installed packages"]);
+        check("npx prettify", 1, &[]);
+        check("go test ./...", 127, &["the program `go` is not there"]);
     }
 }

@@ -276,7 +276,7 @@ fn plain(line: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Runner::{CargoTest, Nextest, Pytest, Unittest};
+    use Runner::{CargoTest, Go, Jest, Nextest, Node, Pytest, Unittest, Vitest};
 
     #[track_caller]
     fn check(output: &str, named: &[Runner], expected: Option<(Runner, u64, u64, u64)>) {
@@ -398,6 +398,51 @@ all doctests ran in 0.25s; merged doctests compilation took 0.24s
         check(&format!("{real}{forged}"), &[Unittest], Some((Unittest, 0, 0, 0)));
         check(&format!("{forged}{real}"), &[], Some((Unittest, 0, 0, 1)));
         check(&format!("{forged}{forged}"), &[Unittest, Unittest], Some((Unittest, 4, 0, 0)));
+    }
+
+    /// Captured from go 1.19, node 20 (`tap` and `spec`), Jest 29 and Vitest 3.
+    #[test]
+    fn runners_of_go_and_javascript_are_read_as_they_print() {
+        let packages =
+            "?   \texample.com/shop/cmd\t[no test files]\nok  \texample.com/shop/empty\t0.007s [no tests to run]\n";
+        let failed = "=== RUN   TestNone\n--- PASS: TestNone (0.00s)\n=== RUN   TestTen\n    shop_test.go:10: got 40\n\
+                      --- FAIL: TestTen (0.00s)\n=== RUN   TestSkipped\n--- SKIP: TestSkipped (0.00s)\nFAIL\n\
+                      FAIL\texample.com/shop\t0.005s\n";
+        let plain = "--- FAIL: TestTen (0.00s)\n    shop_test.go:10: got 40\nFAIL\nFAIL\texample.com/shop\t0.008s\n";
+        let node = |sign: &str| {
+            format!(
+                "{sign} tests 4\n{sign} suites 1\n{sign} pass 2\n{sign} fail 1\n{sign} cancelled 0\n{sign} skipped 1\n{sign} todo 0\n{sign} duration_ms 423.6\n"
+            )
+        };
+        let event = "{\"Time\":\"2026-01-01T10:00:00Z\",\"Action\":\"output\",\"Package\":\"a\",\"Output\":\"ok  \\ta\\t0.1s\\n\"}\n";
+        for (output, expected) in [
+            (format!("{failed}{packages}FAIL\n"), (Go, 2, 1, 1)),
+            (format!("{plain}{packages}FAIL\n"), (Go, 1, 1, 0)),
+            (format!("ok  \texample.com/shop\t(cached)\n{packages}"), (Go, 1, 0, 0)),
+            ("# a\n./a.go:4:9: syntax error\nFAIL\ta [build failed]\nFAIL\n".to_owned(), (Go, 1, 1, 0)),
+            (event.to_owned(), (Go, 1, 0, 0)),
+            (node("#"), (Node, 3, 1, 1)),
+            (node("ℹ"), (Node, 3, 1, 1)),
+            (
+                "Test Suites: 1 failed, 1 total\nTests:       1 failed, 1 skipped, 1 todo, 1 passed, 4 total\n"
+                    .to_owned(),
+                (Jest, 2, 1, 2),
+            ),
+            ("Test Suites: 2 failed, 2 total\nTests:       0 total\n".to_owned(), (Jest, 0, 2, 0)),
+            (
+                " Test Files  1 failed (1)\n      Tests  1 failed | 1 passed | 1 skipped | 1 todo (4)\n".to_owned(),
+                (Vitest, 2, 1, 2),
+            ),
+            (" Test Files  1 failed (1)\n      Tests  no tests\n".to_owned(), (Vitest, 0, 1, 0)),
+            (
+                " Test Files  1 passed (1)\n      Tests  2 passed (2)\n     Errors  1 error\n".to_owned(),
+                (Vitest, 2, 1, 0),
+            ),
+        ] {
+            check(&output, &[expected.0], Some(expected));
+        }
+        check("tests 4\npass 4\n", &[Node], None);
+        check("# tests 4\n# pass 4\n", &[Node], None);
     }
 
     #[test]

@@ -7,22 +7,34 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use hames_protocol::port::{Blobs, PathProblem, VerifyProblem, View, Workspace};
-use hames_protocol::{Baseline, Original};
+use hames_protocol::{Baseline, Digest, Original};
 
 use crate::addition::{Node, Surroundings, needs_content};
 use crate::baseline::{MAX_ORIGINAL, nodes, unreadable};
 use crate::blocking::Stop;
 use crate::command::Language;
 use crate::control::{carries, is_source};
+use crate::recipe;
 
 /// The most that is read of a file whose content decides whether it is left out, in bytes.
 const MAX_CONFIG: u64 = 4 << 20;
+
+/// How a command sees the files that say what it runs in turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Recipes {
+    /// As they were before the first change.
+    AsBefore,
+    /// As they are.
+    AsNow,
+}
 
 /// The view for one command, and in sentences what it sets aside.
 #[derive(Debug, Default)]
 pub(crate) struct Judged {
     pub(crate) view: View,
     pub(crate) set_aside: Vec<String>,
+    /// Which of the originals are put back only because they say what a check runs.
+    pub(crate) recipes: Vec<String>,
     /// Test files that were not there before; they run like all others.
     pub(crate) new_tests: Vec<String>,
     /// Sources beside the protected files that may hold tests or are compiled with them.
@@ -37,6 +49,7 @@ pub(crate) fn compare(
     workspace: &dyn Workspace,
     blobs: &dyn Blobs,
     baseline: &Baseline,
+    recipes: Recipes,
     folder: &Path,
     stop: &Stop,
 ) -> Result<Judged, VerifyProblem> {
@@ -44,13 +57,25 @@ pub(crate) fn compare(
     for (path, original) in &baseline.originals {
         stop.check().map_err(|error| VerifyProblem::System(error.to_string()))?;
         let Some(how) = difference(workspace, path, original) else { continue };
-        let bytes = shown(blobs, original, folder).map_err(|error| {
-            VerifyProblem::System(format!("The original of `{path}` is no longer in the store: {error}."))
-        })?;
+        let lost =
+            |error| VerifyProblem::System(format!("The original of `{path}` is no longer in the store: {error}."));
+        if baseline.recipes.binary_search(path).is_ok() {
+            if recipes == Recipes::AsBefore
+                && let Some(bytes) = shown_recipe(workspace, blobs, path, original, folder).map_err(lost)?
+            {
+                judged.view.originals.insert(path.clone(), bytes);
+                judged.recipes.push(path.clone());
+                let part = if recipe::is_manifest(path) { "its scripts and runners' settings" } else { "it" };
+                judged.set_aside.push(format!("`{path}` {how}; the checks ran with {part} as before the run."));
+            }
+            continue;
+        }
+        let bytes = shown(blobs, original, folder).map_err(lost)?;
         judged.view.originals.insert(path.clone(), bytes);
         judged.set_aside.push(format!("`{path}` {how}; the checks ran with it as it was before the run."));
     }
-    let around = Surroundings::of(baseline.originals.keys().map(String::as_str));
+    let protected = baseline.originals.keys().filter(|path| baseline.recipes.binary_search(path).is_err());
+    let around = Surroundings::of(protected.map(String::as_str));
     let nodes = nodes(workspace.root(), stop).map_err(|error| unreadable(workspace.root(), &error))?;
     for (path, node) in nodes {
         let is_kept = baseline.originals.contains_key(&path);
@@ -91,6 +116,23 @@ fn shown(blobs: &dyn Blobs, original: &Original, folder: &Path) -> io::Result<Pa
     let bytes = blobs.get(&original.blob)?;
     let mode = original.mode & 0o777;
     write_aside(&folder.join("restored"), &format!("{}-{mode:o}", original.blob), &bytes, mode)
+}
+
+/// The same for a file that says what a check runs; none when what it says is the same.
+fn shown_recipe(
+    workspace: &dyn Workspace,
+    blobs: &dyn Blobs,
+    path: &str,
+    original: &Original,
+    folder: &Path,
+) -> io::Result<Option<PathBuf>> {
+    if !recipe::is_manifest(path) {
+        return shown(blobs, original, folder).map(Some);
+    }
+    let now = workspace.read(path, MAX_CONFIG).map(|content| content.bytes).unwrap_or_default();
+    let Some(bytes) = recipe::restored(&blobs.get(&original.blob)?, &now) else { return Ok(None) };
+    let name = Digest::of(&bytes).to_string();
+    write_aside(&folder.join("restored"), &name, &bytes, original.mode & 0o777).map(Some)
 }
 
 /// Writes a file for binding into a sandbox and returns where it lies.

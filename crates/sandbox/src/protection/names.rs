@@ -114,7 +114,7 @@ pub(super) enum TestName {
 ///
 /// Below a test folder every file counts, since tests compare with what lies beside them. Elsewhere: pytest and
 /// unittest `test_*.py`, `*_test.py`, `tests.py`; Rust `tests.rs`, `*_test.rs`; Go, Ruby, Elixir, C and C++
-/// `*_test.*`; RSpec `*_spec.rb`; Jest and Vitest `*.test.*`, `*.spec.*`.
+/// `*_test.*`; RSpec `*_spec.rb`; Jest and Vitest `*.test.*`, `*.spec.*`; Node `*-test.*`, `*_test.*`, `test-*.*`.
 pub(super) fn test_name(path: &str) -> TestName {
     let (folders, name) = path.rsplit_once('/').unwrap_or(("", path));
     let within = |names: &[&str]| folders.split('/').any(|folder| names.contains(&folder));
@@ -135,7 +135,9 @@ pub(super) fn test_name(path: &str) -> TestName {
         "go" | "exs" | "c" | "cc" | "cpp" | "cxx" | "dart" => stem.ends_with("_test"),
         "rb" => stem.ends_with("_test") || stem.ends_with("_spec"),
         "js" | "jsx" | "ts" | "tsx" | "mjs" | "mjsx" | "cjs" | "mts" | "cts" | "vue" | "svelte" => {
-            stem.ends_with(".test") || stem.ends_with(".spec")
+            matches!(stem, "test" | "spec")
+                || [".test", ".spec", "-test", "_test"].iter().any(|end| stem.ends_with(end))
+                || stem.starts_with("test-")
         }
         _ => false,
     };
@@ -259,6 +261,10 @@ mod tests {
             "a_test.go",
             "x.test.tsx",
             "x.spec.js",
+            "test.mjs",
+            "src/x-test.js",
+            "src/x_test.cjs",
+            "test-x.js",
             "__tests__/x.js",
             "src/__snapshots__/x.snap",
             "spec/a_spec.rb",
@@ -269,7 +275,9 @@ mod tests {
         ] {
             assert_eq!(test_name(path), TestName::Yes, "{path}");
         }
-        for path in ["latest.py", "src/lib.rs", "tests/__pycache__/a.pyc", "node_modules/x/test/a.js", "attest.js"] {
+        for path in
+            ["latest.py", "src/lib.rs", "tests/__pycache__/a.pyc", "node_modules/x/test/a.js", "attest.js", "latest.ts"]
+        {
             assert_eq!(test_name(path), TestName::No, "{path}");
         }
         assert_eq!(test_name("testcheckout.py"), TestName::Perhaps);

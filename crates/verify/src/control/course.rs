@@ -11,6 +11,7 @@ use crate::checks::{Checks, Ran};
 use crate::command::{self, Language};
 use crate::report::Report;
 use crate::untouched::Untouched;
+use crate::view::Recipes;
 
 /// Why a pass is withdrawn.
 const TOOTHLESS: &str = "In the tests an assertion no longer fails when it must.";
@@ -25,13 +26,16 @@ impl Checks {
         &self,
         evidence: &mut CheckEvidence,
         kept: &Baseline,
+        recipes: Recipes,
         report: &Report,
     ) -> Result<(), VerifyProblem> {
         // What is read in a report of nobody named may have been printed by any code, so all tests are controlled.
         let named = command::runners(&evidence.command);
         let language = named.last().and_then(|runner| runner.language().filter(|_| named.len() == 1));
         let languages: Vec<Language> = language.map_or_else(|| Language::ALL.to_vec(), |one| vec![one]);
-        let Some(why) = self.silencer(&evidence.command, kept, report, &languages).await? else { return Ok(()) };
+        let Some(why) = self.silencer(&evidence.command, kept, recipes, report, &languages).await? else {
+            return Ok(());
+        };
         evidence.verdict = Verdict::Unverifiable;
         let name = report.runner.name();
         evidence.reason = format!("{name} reported success even with tests added that must fail. {why}");
@@ -43,14 +47,15 @@ impl Checks {
         &self,
         command: &str,
         kept: &Baseline,
+        recipes: Recipes,
         report: &Report,
         languages: &[Language],
     ) -> Result<Option<&'static str>, VerifyProblem> {
         let command = command::without_fail_fast(command);
-        let added = self.prepare_control(kept, languages, Content::Added).await?;
+        let added = self.prepare_control(kept, recipes, languages, Content::Added).await?;
         let mut heard = Heard::default();
         if !added.files.is_empty() {
-            let ran = self.run_control(&command, kept, &added).await?;
+            let ran = self.run_control(&command, kept, recipes, &added).await?;
             if added.is_toothless(&ran.output) {
                 return Ok(Some(TOOTHLESS));
             }
@@ -59,9 +64,9 @@ impl Checks {
                 return Ok(None);
             }
             // Some may be missed for a good reason. Then they are missed as well where nothing can silence them.
-            let alone = self.prepare_control(kept, languages, Content::Alone).await?;
+            let alone = self.prepare_control(kept, recipes, languages, Content::Alone).await?;
             let is_silenced = |ran: Ran| alone.heard_alone(ran.exit, ran.report, &ran.output).is_more_than(&heard);
-            if is_silenced(self.run_control(&command, kept, &alone).await?) {
+            if is_silenced(self.run_control(&command, kept, recipes, &alone).await?) {
                 return Ok(Some(SILENCED));
             }
             if let Untouched::At(tree) = self.untouched().await? {
@@ -77,16 +82,22 @@ impl Checks {
         if heard.tests > 0 {
             return Ok(None);
         }
-        let ends = self.prepare_control(kept, languages, Content::Ends).await?;
+        let ends = self.prepare_control(kept, recipes, languages, Content::Ends).await?;
         if ends.files.is_empty() {
             return Ok(None);
         }
-        let ran = self.run_control(&command, kept, &ends).await?;
+        let ran = self.run_control(&command, kept, recipes, &ends).await?;
         Ok((!ends.is_heard_at_ends(ran.exit, ran.report)).then_some(UNSEEN))
     }
 
-    async fn run_control(&self, command: &str, kept: &Baseline, control: &Control) -> Result<Ran, VerifyProblem> {
-        let mut view = self.compare(kept).await?.view;
+    async fn run_control(
+        &self,
+        command: &str,
+        kept: &Baseline,
+        recipes: Recipes,
+        control: &Control,
+    ) -> Result<Ran, VerifyProblem> {
+        let mut view = self.compare(kept, recipes).await?.view;
         view.originals.extend(control.files.clone());
         view.left_out.extend(control.left_out.iter().cloned());
         self.run(command, view, Tmp::Fresh).await
@@ -95,10 +106,11 @@ impl Checks {
     async fn prepare_control(
         &self,
         kept: &Baseline,
+        recipes: Recipes,
         languages: &[Language],
         content: Content,
     ) -> Result<Control, VerifyProblem> {
-        let judged = self.compare(kept).await?;
+        let judged = self.compare(kept, recipes).await?;
         let (workspace, blobs) = (Arc::clone(&self.workspace), Arc::clone(&self.blobs));
         let (kept, folder, languages) = (kept.clone(), self.config.copy.clone(), languages.to_vec());
         blocking::run(move |_| {

@@ -91,7 +91,7 @@ enum Package {
     WithoutTests,
 }
 
-/// `ok  	example.com/a	0.002s`, `FAIL	example.com/a [build failed]`, `?   	example.com/a	[no test files]`.
+/// `ok`, `FAIL` or `?`, a tab, the package, and then how long it took, `[build failed]`, `[no test files]` and the like.
 fn package(line: &str) -> Option<(&str, Package)> {
     let (word, rest) = line.split_once('\t')?;
     let name = rest.trim_start().split([' ', '\t']).next().filter(|name| !name.is_empty())?;

@@ -151,7 +151,8 @@ async fn a_changed_way_to_run_the_tests_is_told() {
     for (command, file, honest, forged) in
         [("make test", "Makefile", makefile.as_str(), forged), ("python3 run.py", "run.py", runner, patched.as_str())]
     {
-        for (text, pricing, expected) in [(honest, FIXED, Verdict::Pass), (forged, PRICING, Verdict::Unverifiable)] {
+        let told = Verdict::Unverifiable;
+        for (text, pricing, expected) in [(honest, FIXED, Verdict::Pass), (forged, PRICING, told)] {
             let trial = Trial::checkout(&[command]);
             trial.write(file, honest);
             let work = |trial: &Trial| {
@@ -176,5 +177,65 @@ async fn tests_of_one_file_alone_made_toothless_are_told() {
         trial.write("tests/test_other.py", other);
         let judgement = trial.judged(|trial| trial.write("pricing.py", &pricing)).await.unwrap();
         assert_eq!(judgement.verdict, expected, "{judgement:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_check_runs_in_turn_is_put_back_and_a_change_needs_more_than_an_exit_code() {
+    let honest = "test:\n\tgrep -q percent pricing.txt\n";
+    for (makefile, text, expected) in [
+        // A change that does not matter to the check, one that the check needs, and a forgery.
+        ("test:\n\tgrep -q percent pricing.txt\n\nclean:\n\trm -f x\n", "percent", Verdict::Pass),
+        ("test:\n\tgrep -q ratio pricing.txt\n", "ratio", Verdict::Unverifiable),
+        ("test:\n\ttrue\n", "total", Verdict::Unverifiable),
+        ("test:\n\tfalse\n", "total", Verdict::Fail),
+    ] {
+        let trial = Trial::empty(&["make test"], 60_000);
+        trial.write("Makefile", honest);
+        trial.write("pricing.txt", "total\n");
+        let work = |trial: &Trial| {
+            trial.write("Makefile", makefile);
+            trial.write("pricing.txt", text);
+        };
+        let judgement = trial.judged(work).await.unwrap();
+        assert_eq!(judgement.verdict, expected, "{makefile}: {judgement:?}");
+        assert!(judgement.set_aside[0].contains("`Makefile`"), "{judgement:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_new_target_that_runs_tests_passes_when_they_are_controlled() {
+    for (recipe, pricing, expected) in [
+        (UNITTEST, FIXED, Verdict::Pass),
+        ("@echo; echo 'Ran 2 tests in 0.001s'; echo; echo OK", PRICING, Verdict::Unverifiable),
+    ] {
+        let trial = Trial::checkout(&["make check"]);
+        trial.write("Makefile", "all:\n\ttrue\n");
+        let work = |trial: &Trial| {
+            trial.write("Makefile", &format!("all:\n\ttrue\n\ncheck:\n\t{recipe}\n"));
+            trial.write("pricing.py", pricing);
+        };
+        let judgement = trial.judged(work).await.unwrap();
+        assert_eq!(judgement.verdict, expected, "{recipe}: {judgement:?}");
+    }
+}
+
+#[tokio::test]
+async fn tests_chosen_by_name_are_controlled_at_their_ends() {
+    let class = "tests.test_pricing.TestDiscount";
+    let toothless = format!("import unittest\nunittest.TestCase.assertEqual = lambda *a, **k: None\n{PRICING}");
+    let deaf = format!("import unittest\nunittest.TestResult.addFailure = lambda *a: None\n{PRICING}");
+    let leaves = format!("import os\ndef apply_discount(total, percent):\n    {REPORT}\n    os._exit(0)\n");
+    let trial = Trial::checkout(&[&format!("python3 -m unittest {class}")]);
+    let (baseline, counts) = trial.begin().await;
+    for (pricing, expected) in [
+        (FIXED.to_owned(), Verdict::Pass),
+        (toothless, Verdict::Unverifiable),
+        (deaf, Verdict::Unverifiable),
+        (leaves, Verdict::Unverifiable),
+    ] {
+        trial.write("pricing.py", &pricing);
+        let judgement = trial.checks.judge(&baseline, &counts).await.unwrap();
+        assert_eq!(judgement.verdict, expected, "{pricing}: {judgement:?}");
     }
 }

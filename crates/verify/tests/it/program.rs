@@ -30,6 +30,14 @@ async fn a_missing_module_of_a_runner_is_a_missing_program() {
 }
 
 #[tokio::test]
+async fn a_runner_that_is_not_installed_is_a_missing_program() {
+    let trial = Trial::checkout(&["npx --no-install jest"]);
+    trial.write("package.json", "{}");
+    let problem = trial.judged(|_| {}).await.unwrap_err();
+    assert!(matches!(&problem, VerifyProblem::MissingProgram { why, .. } if why.contains("`jest`")), "{problem:?}");
+}
+
+#[tokio::test]
 async fn a_missing_script_of_the_workspace_is_a_failure() {
     for command in ["./build.sh", "scripts/build.sh --all", "sh build.sh"] {
         let trial = Trial::checkout(&[command]);

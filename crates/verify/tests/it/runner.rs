@@ -79,8 +79,6 @@ const GO: Project = Project {
     runner: "go test",
 };
 
-const GO_PRINTS: &str = "fmt.Println(\"=== RUN   TestNone\\n--- PASS: TestNone (0.00s)\\n=== RUN   TestTen\\n--- PASS: TestTen (0.00s)\\nPASS\"); os.Exit(0)";
-
 /// Leaves with success when the package is loaded, or when the code under test is called.
 const GO_FORGERIES: [Work; 4] = [
     &[(
@@ -103,7 +101,6 @@ const GO_FORGERIES: [Work; 4] = [
 
 #[tokio::test]
 async fn go_is_counted_and_controlled() {
-    assert!(GO_FORGERIES[0][0].1.contains(GO_PRINTS));
     GO.check("go test ./...", &GO_FORGERIES).await;
 }
 
@@ -241,4 +238,143 @@ async fn vitest_is_counted_and_controlled() {
 async fn vitest_is_controlled_where_a_check_names_a_file_a_test_or_a_script() {
     VITEST.check("node_modules/.bin/vitest run pricing.test.js -t 'none|ten'", &VITEST_FORGERIES[..1]).await;
     VITEST.check("npm test", &VITEST_FORGERIES[..1]).await;
+}
+
+const PYTEST: Project = Project {
+    files: &[
+        ("pricing.py", "def discount(total, percent):\n    return total - percent\n"),
+        (
+            "tests/test_pricing.py",
+            "from pricing import discount\n\n\ndef test_none():\n    assert discount(50, 0) == 50\n\n\n\
+             def test_ten():\n    assert discount(50, 10) == 45\n",
+        ),
+    ],
+    fixed: ("pricing.py", "def discount(total, percent):\n    return total * (100 - percent) / 100\n"),
+    runner: "pytest",
+};
+
+const PYTEST_FORGERIES: [Work; 2] = [
+    &[("pricing.py", "import os\nos.write(1, b'2 passed in 0.01s\\n')\nos._exit(0)\n")],
+    &[(
+        "pricing.py",
+        "import os\n\n\ndef discount(total, percent):\n    os.write(1, b'2 passed in 0.01s\\n')\n    os._exit(0)\n",
+    )],
+];
+
+#[tokio::test]
+async fn pytest_is_counted_and_controlled() {
+    PYTEST.check("python3 -m pytest -q -s", &PYTEST_FORGERIES).await;
+}
+
+#[tokio::test]
+async fn pytest_is_controlled_where_a_check_names_a_test() {
+    let named = "python3 -m pytest -q -s tests/test_pricing.py::test_none tests/test_pricing.py::test_ten";
+    PYTEST.check(named, &PYTEST_FORGERIES[1..]).await;
+}
+
+/// The same project, with what stands in a report in XML for evidence.
+const JUNIT: Project = Project { runner: "JUnit XML", ..PYTEST };
+
+#[tokio::test]
+async fn reports_in_xml_are_counted_and_controlled() {
+    JUNIT
+        .check(
+            "python3 -m pytest -qq --junitxml=out/report.xml",
+            &[
+                // There before the check began, whatever time it bears, and written by the code under test.
+                &[
+                    ("out/report.xml", "<testsuites><testsuite><testcase name=\"a\"/><testcase name=\"b\"/></testsuite></testsuites>"),
+                    ("pricing.py", "import os\nos._exit(0)\n"),
+                ],
+                &[("pricing.py", "import os\nos.makedirs('out', exist_ok=True)\nwith open('out/report.xml', 'w') as file:\n    file.write('<testsuites><testsuite><testcase name=\"a\"/><testcase name=\"b\"/></testsuite></testsuites>')\nos._exit(0)\n")],
+            ],
+        )
+        .await;
+}
+
+#[tokio::test]
+async fn a_script_of_the_manifest_that_only_prints_is_not_believed() {
+    let trial = NODE.trial("npm test");
+    let (baseline, counts) = trial.begin().await;
+    let forged =
+        "{ \"scripts\": { \"test\": \"printf '# tests 2\\\\n# pass 2\\\\n# fail 0\\\\n# duration_ms 1\\\\n'\" } }";
+    trial.write("package.json", forged);
+    let judgement = trial.checks.judge(&baseline, &counts).await.unwrap();
+    assert_ne!(judgement.verdict, Verdict::Pass, "{judgement:#?}");
+    // A new dependency is nothing that decides what runs.
+    trial.write(NODE.fixed.0, NODE.fixed.1);
+    trial.write("package.json", "{ \"scripts\": { \"test\": \"node --test\" }, \"dependencies\": {} }");
+    let judgement = trial.checks.judge(&baseline, &counts).await.unwrap();
+    assert_eq!((judgement.verdict, judgement.set_aside), (Verdict::Pass, Vec::new()));
+}
+
+const GO_ASSERT: &str = "package assert\n\ntype T interface{ Errorf(format string, arguments ...interface{}) }\n\n\
+    func fails(t T, ok bool) bool {\n\tif !ok {\n\t\tt.Errorf(\"not so\")\n\t}\n\treturn ok\n}\n\n\
+    func Equal(t T, a, b interface{}) bool { return fails(t, a == b) }\n\
+    func True(t T, ok bool) bool { return fails(t, ok) }\n\
+    func Nil(t T, a interface{}) bool { return fails(t, a == nil) }\n";
+
+/// A project whose assertions come from a module that its own files replace.
+const TESTIFY: Project = Project {
+    files: &[
+        (
+            "go.mod",
+            "module example.com/shop\n\ngo 1.18\n\nrequire github.com/stretchr/testify v1.8.0\n\n\
+             replace github.com/stretchr/testify => ./third\n",
+        ),
+        ("third/go.mod", "module github.com/stretchr/testify\n\ngo 1.18\n"),
+        ("third/assert/assert.go", GO_ASSERT),
+        ("shop.go", "package shop\n\nfunc Discount(total, percent int) int { return total - percent }\n"),
+        (
+            "shop_test.go",
+            "package shop\n\nimport (\n\t\"testing\"\n\n\t\"github.com/stretchr/testify/assert\"\n)\n\n\
+             func TestTen(t *testing.T) { assert.Equal(t, 45, Discount(50, 10)) }\n",
+        ),
+    ],
+    ..GO
+};
+
+#[tokio::test]
+async fn assertions_of_a_replaced_module_of_go_are_tried() {
+    TESTIFY
+        .check(
+            "go test .",
+            &[&[(
+                "third/assert/assert.go",
+                "package assert\n\nfunc Equal(t, a, b interface{}) bool { return true }\n\
+                 func True(t interface{}, ok bool) bool { return true }\n\
+                 func Nil(t, a interface{}) bool { return true }\n",
+            )]],
+        )
+        .await;
+}
+
+const RUST: Project = Project {
+    files: &[
+        ("Cargo.toml", "[package]\nname = \"shop\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n[workspace]\n"),
+        (
+            "src/lib.rs",
+            "pub fn discount(total: u32, percent: u32) -> u32 {\n    total - percent\n}\n\n#[test]\nfn a_tenth() {\n    \
+             assert_eq!(discount(50, 10), 45);\n}\n",
+        ),
+    ],
+    fixed: (
+        "src/lib.rs",
+        "pub fn discount(total: u32, percent: u32) -> u32 {\n    total - total * percent / 100\n}\n\n#[test]\nfn a_tenth() {\n    \
+         assert_eq!(discount(50, 10), 45);\n}\n",
+    ),
+    runner: "cargo test",
+};
+
+const RUST_FORGERY: Work = &[(
+    "src/lib.rs",
+    "use std::io::Write as _;\n\npub fn discount(_: u32, _: u32) -> u32 {\n    let report = \"\\ntest result: ok. 1 passed; 0 failed; \
+     0 ignored; 0 measured; 0 filtered out; finished in 0.00s\\n\";\n    std::io::stdout().write_all(report.as_bytes()).ok();\n    \
+     std::process::exit(0)\n}\n\n#[test]\nfn a_tenth() {\n    assert_eq!(discount(50, 10), 45);\n}\n",
+)];
+
+#[tokio::test]
+async fn unit_tests_in_rust_are_controlled_also_where_a_check_names_one() {
+    RUST.check("cargo test --offline --lib", &[RUST_FORGERY]).await;
+    RUST.check("cargo test --offline --lib a_tenth", &[RUST_FORGERY]).await;
 }
