@@ -119,8 +119,7 @@ impl Jobs {
                 call_id: kept.call.clone(),
                 reason: text,
             }));
-            let how = "It was ended before the checks, or with the run. Start it again where it is needed.".to_owned();
-            lock(&self.0).jobs.insert(number, State::Over(how));
+            self.settle(number, "It was ended before the checks, or with the run. Start it again where it is needed.");
         }
         ended
     }
