@@ -40,8 +40,10 @@ pub fn fold(mut state: State, record: &Record) -> State {
         Entry::Intended(id) => with_call(&mut state, id, |call| call.phase = Phase::Intended),
         Entry::Started(id) => start_call(&mut state, id),
         Entry::Stopped(_, changes) => with_run(&mut state, |run| run.changes.extend(changes.iter().cloned())),
-        Entry::Probed(id, Probe::Settled(result)) => settle(&mut state, id, result.clone()),
-        Entry::Probed(id, Probe::DidNotHappen) => with_call(&mut state, id, |call| call.phase = Phase::Intended),
+        Entry::Probed(id, probe) => match &**probe {
+            Probe::Settled(result) => settle(&mut state, id, result.clone()),
+            Probe::DidNotHappen => with_call(&mut state, id, |call| call.phase = Phase::Intended),
+        },
         Entry::Ended(ended) => end_call(&mut state, ended),
         Entry::JobsEnded(ended) => end_jobs(&mut state, ended),
         Entry::Judged(id, judgement) => judge(&mut state, id, judgement),

@@ -8,10 +8,7 @@ use hames_agent::{Driver, Ports};
 use hames_context::SystemPrompt;
 use hames_protocol::port::{Approver, Blobs, Model, Observer, Sandbox, Toolbox, Verifier, Workspace};
 use hames_protocol::{AddedFolder, Entry, LOG_FORMAT, Limits, Network, Opened, Record, SessionId};
-use hames_sandbox::{
-    AddedFolders, Bubblewrap, GitIdentity, Mode, ProcessLimits, Protection, ProtectionConfig, SandboxConfig, TestFiles,
-    Toolchains, Unconfined, WorkspaceFiles,
-};
+use hames_sandbox::{GitIdentity, Mode, Protection, ProtectionConfig, SandboxConfig, TestFiles, WorkspaceFiles};
 use hames_session::{OpenSession, Store};
 use hames_tool::Registry;
 use hames_verify::{Checks, ChecksConfig};
@@ -20,18 +17,8 @@ use crate::added::{self, Folders, Neighbours};
 use crate::agent::Agent;
 use crate::approver::Nobody;
 use crate::clock::SystemClock;
+use crate::confinement::{Isolation, sandbox, sandbox_config};
 use crate::observer::Silent;
-
-/// How commands are kept apart from the machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Isolation {
-    /// In a sandbox that may change the workspace.
-    WorkspaceWrite,
-    /// In a sandbox that may change nothing but its /tmp.
-    ReadOnly,
-    /// Not at all; only for machines that are thrown away.
-    Off,
-}
 
 /// Which session to work on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -365,80 +352,6 @@ impl Builder {
     }
 }
 
-/// What a sandbox is told, but for the network and for who commits are made by.
-fn sandbox_config(
-    isolation: Isolation,
-    root: &Path,
-    private: &Path,
-    protection: &Arc<Protection>,
-    added: &AddedFolders,
-) -> SandboxConfig {
-    let mode = match isolation {
-        Isolation::ReadOnly => Mode::ReadOnly,
-        Isolation::WorkspaceWrite | Isolation::Off => Mode::WorkspaceWrite,
-    };
-    SandboxConfig {
-        root: root.to_owned(),
-        mode,
-        network: Network::None,
-        state: private.to_owned(),
-        protection: Arc::clone(protection),
-        identity: None,
-        toolchains: toolchains(),
-        added: added.clone(),
-        limits: ProcessLimits::default(),
-    }
-}
-
-fn sandbox(isolation: Isolation, config: SandboxConfig) -> Result<Arc<dyn Sandbox>, BuildProblem> {
-    Ok(match isolation {
-        Isolation::Off => Arc::new(Unconfined::new(config).map_err(BuildProblem::new)?),
-        Isolation::ReadOnly | Isolation::WorkspaceWrite => {
-            Arc::new(Bubblewrap::new(config).map_err(BuildProblem::new)?)
-        }
-    })
-}
-
-/// The tool chains in the user's home folder that are on the search path.
-fn toolchains() -> Toolchains {
-    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    home.map_or_else(Toolchains::default, |home| Toolchains::find(&path, &home, |name| std::env::var_os(name)))
-}
-
-/// A sandbox without a session, for a single command; its private folder goes away with it.
-pub struct LoneSandbox {
-    /// The sandbox.
-    pub sandbox: Arc<dyn Sandbox>,
-    _private: tempfile::TempDir,
-}
-
-impl LoneSandbox {
-    /// Makes a sandbox as an agent in `workspace` would have it.
-    ///
-    /// # Errors
-    /// When the workspace or the sandbox cannot be had.
-    pub fn new(
-        workspace: &Path,
-        isolation: Isolation,
-        network: Network,
-        protection: ProtectionConfig,
-        identity: Option<GitIdentity>,
-        folders: Folders,
-    ) -> Result<Self, BuildProblem> {
-        let root = real(workspace)?;
-        let neighbours = Neighbours::of(&root, sessions_folder().as_deref());
-        let added = neighbours.admit(&neighbours.joined(folders))?;
-        let protection = Arc::new(Protection::new(&root, protection).map_err(BuildProblem::new)?);
-        let private = tempfile::Builder::new().prefix("hames-").tempdir().map_err(|error| {
-            BuildProblem(format!("No private folder can be made in the system's folder for temporary files: {error}."))
-        })?;
-        let config = sandbox_config(isolation, &root, private.path(), &protection, &added::opened(&added)?);
-        let sandbox = sandbox(isolation, SandboxConfig { network, identity, ..config })?;
-        Ok(Self { sandbox, _private: private })
-    }
-}
-
 /// Globs for the scripts of the workspace that the checks run by their path: who rewrites them decides what passes.
 fn check_scripts(root: &Path, checks: &[String]) -> Vec<String> {
     let named = checks.iter().flat_map(|check| hames_verify::named_scripts(check));
@@ -480,7 +393,11 @@ fn opened(session: &SessionId, root: &Path) -> Opened {
     }
 }
 
-fn real(folder: &Path) -> Result<PathBuf, BuildProblem> {
+/// The real path of a folder that can be a workspace.
+///
+/// # Errors
+/// When it cannot be opened, or is no folder to work in.
+pub(crate) fn real(folder: &Path) -> Result<PathBuf, BuildProblem> {
     let real = folder.canonicalize().map_err(|error| {
         BuildProblem(format!(
             "The workspace {} cannot be opened: {error}. Name a folder that exists.",

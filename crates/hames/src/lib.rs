@@ -21,6 +21,7 @@ mod agent;
 mod approver;
 mod builder;
 mod clock;
+mod confinement;
 mod observer;
 mod plain_file;
 mod project;
@@ -28,8 +29,9 @@ mod project;
 pub use added::Folders;
 pub use agent::Agent;
 pub use approver::Nobody;
-pub use builder::{BuildProblem, Builder, Isolation, LoneSandbox, SessionChoice, Standing, sessions_folder};
+pub use builder::{BuildProblem, Builder, SessionChoice, Standing, sessions_folder};
 pub use clock::SystemClock;
+pub use confinement::{Isolation, LoneSandbox};
 pub use observer::Silent;
 pub use plain_file::{PlainFile, read_beneath};
 

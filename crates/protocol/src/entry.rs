@@ -63,7 +63,7 @@ pub enum Entry {
     /// The effect was ended before its time by a cancel or a limit, and had changed these files; its result follows.
     Stopped(CallId, Vec<FileChange>),
     /// After a crash: a call in doubt was looked into.
-    Probed(CallId, Probe),
+    Probed(CallId, Box<Probe>),
     /// The call has its one result.
     Ended(Box<Ended>),
     /// The jobs that calls had left running were ended, before the verifier judges or the run ends.

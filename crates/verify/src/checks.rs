@@ -62,6 +62,13 @@ pub(crate) struct Ran {
     set_aside: Vec<String>,
 }
 
+/// A check that was judged.
+struct JudgedCheck {
+    evidence: CheckEvidence,
+    /// What was set aside of repositories that it brought into being, in sentences.
+    set_aside: Vec<String>,
+}
+
 impl Checks {
     /// Puts a verifier together; does nothing yet.
     pub fn new(
@@ -131,12 +138,12 @@ impl Checks {
             // Compared anew each time: the code under test may have changed files while the check before ran.
             let judged = self.compare(kept, Recipes::AsBefore).await?;
             let mut one = self.judge_one(command, kept, judged.view, Recipes::AsBefore, before.clone()).await?;
-            if one.verdict == Verdict::Fail && !judged.recipes.is_empty() {
+            if one.evidence.verdict == Verdict::Fail && !judged.recipes.is_empty() {
                 one = self.judge_changed(one, kept, &judged.recipes, before).await?;
             }
-            evidence.push(one);
+            evidence.push(one.evidence);
             set_aside.extend(judged.set_aside);
-            set_aside.extend(ran.set_aside);
+            set_aside.extend(one.set_aside);
         }
         set_aside.sort();
         set_aside.dedup();
@@ -150,40 +157,40 @@ impl Checks {
         view: View,
         recipes: Recipes,
         before: Before,
-    ) -> Result<CheckEvidence, VerifyProblem> {
+    ) -> Result<JudgedCheck, VerifyProblem> {
         let ran = self.run(command, view.clone(), Tmp::Fresh).await?;
         self.refuse_missing(command, &ran, &view, Tmp::Fresh).await?;
-        let mut one = self.weigh(command, &ran, before);
-        if let (Verdict::Pass, Some(report)) = (one.verdict, &ran.report) {
-            self.control(&mut one, kept, recipes, report).await?;
+        let mut evidence = self.weigh(command, &ran, before);
+        if let (Verdict::Pass, Some(report)) = (evidence.verdict, &ran.report) {
+            self.control(&mut evidence, kept, recipes, report).await?;
         }
-        Ok(one)
+        Ok(JudgedCheck { evidence, set_aside: ran.set_aside })
     }
 
     /// Judges a check that failed with what it runs as it was before: the change may be part of the work. Tests that
     /// are controlled pass with it; an exit code alone would be the word of whoever made the change.
     async fn judge_changed(
         &self,
-        failed: CheckEvidence,
+        failed: JudgedCheck,
         kept: &Baseline,
         recipes: &[String],
         before: Before,
-    ) -> Result<CheckEvidence, VerifyProblem> {
+    ) -> Result<JudgedCheck, VerifyProblem> {
         let judged = self.compare(kept, Recipes::AsNow).await?;
-        let mut one = self.judge_one(&failed.command, kept, judged.view, Recipes::AsNow, before).await?;
-        if one.verdict == Verdict::Fail {
+        let mut one = self.judge_one(&failed.evidence.command, kept, judged.view, Recipes::AsNow, before).await?;
+        if one.evidence.verdict == Verdict::Fail {
             return Ok(failed);
         }
         let changed = recipes.iter().map(|path| format!("`{path}`")).collect::<Vec<_>>().join(", ");
-        let is_shown = matches!(one.kind, CheckKind::Tests { .. });
-        if one.verdict == Verdict::Pass && !is_shown {
-            one.verdict = Verdict::Unverifiable;
-            one.reason = format!(
+        let is_shown = matches!(one.evidence.kind, CheckKind::Tests { .. });
+        if one.evidence.verdict == Verdict::Pass && !is_shown {
+            one.evidence.verdict = Verdict::Unverifiable;
+            one.evidence.reason = format!(
                 "It exits with 0 only with the change to {changed}, which decides what the check runs. Undo that \
                  change, or let the check name a test runner."
             );
         } else {
-            one.reason = format!("{} It ran with {changed} as changed.", one.reason);
+            one.evidence.reason = format!("{} It ran with {changed} as changed.", one.evidence.reason);
         }
         Ok(one)
     }

@@ -218,7 +218,7 @@ impl Driver {
             (EffectId::Run(call), Happened::Ran(result, ms)) => {
                 self.append(Entry::Ended(Box::new(Ended { call, result, ms })))?;
             }
-            (EffectId::Probe(call), Happened::Probed(probe)) => self.append(Entry::Probed(call, probe))?,
+            (EffectId::Probe(call), Happened::Probed(probe)) => self.append(Entry::Probed(call, Box::new(probe)))?,
             (_, Happened::JobsEnded(ended)) => self.append(Entry::JobsEnded(ended))?,
             (EffectId::Judge(call), Happened::Judged(Ok(judgement), _)) => {
                 self.append(Entry::Judged(call, judgement))?;

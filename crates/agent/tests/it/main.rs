@@ -7,4 +7,5 @@ mod bounds;
 mod gates;
 mod simulator;
 mod stops;
+mod toolbox;
 mod world;

@@ -253,7 +253,7 @@ impl Sim {
             }
             EffectId::Probe(call) => {
                 let in_doubt = ToolResult::new(Status::InDoubt, "IN DOUBT");
-                self.append(Entry::Probed(call, Probe::Settled(in_doubt)));
+                self.append(Entry::Probed(call, Box::new(Probe::Settled(in_doubt))));
             }
             EffectId::Judge(call) => {
                 let verdict = [Verdict::Pass, Verdict::Fail, Verdict::Unverifiable][self.dice.usize(..3)];

@@ -28,7 +28,7 @@ impl Project {
         if matches!(self.runner, "jest" | "vitest") {
             let installed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/javascript/node_modules");
             let installed =
-                installed.canonicalize().expect("`scripts/setup --tests` installs the runners of JavaScript");
+                installed.canonicalize().unwrap_or_else(|_| panic!("`scripts/setup --tests` installs Jest and Vitest"));
             std::os::unix::fs::symlink(installed, trial.root.join("node_modules")).unwrap();
         }
         trial
