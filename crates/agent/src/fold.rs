@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hames_protocol::{
     Arguments, AttemptEnded, AttemptResult, Call, CallId, Command, Decision, Dialect, EffectClass, Ended, Entry,
-    FINISH, Guard, GuardFired, JobsEnded, Judgement, Notice, NoticeKind, Opened, Probe, Problem, Record, Reply,
+    FINISH, Guard, GuardFired, JobsEnded, Judgement, Leaves, Notice, NoticeKind, Opened, Probe, Problem, Record, Reply,
     RunStarted, Status, StopReason, ToolResult, Verdict, WireResult,
 };
 
@@ -327,7 +327,7 @@ fn judge(state: &mut State, id: &CallId, judgement: &Judgement) {
 fn settle(state: &mut State, id: &CallId, result: ToolResult) {
     with_run(state, |run| {
         run.changes.extend(result.changes.iter().cloned());
-        run.has_jobs |= result.job.is_some();
+        run.has_jobs |= result.leaves == Leaves::Job;
         if result.permanent.is_some() {
             run.permanent.clone_from(&result.permanent);
         }
