@@ -249,7 +249,7 @@ impl Driver {
             if steps.contains(&Step::Do(EffectId::EndJobs)) {
                 // They went with the process that had them; what they changed is still to be told.
                 let ended = self.ports.tools.end_jobs().await;
-                self.append(Entry::JobsEnded(ended))?;
+                self.append(Entry::JobsEnded(Box::new(ended)))?;
                 continue;
             }
             let Some(entry) = steps.into_iter().find_map(|step| match step {

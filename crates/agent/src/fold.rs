@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use hames_protocol::{
     Arguments, Ask, AttemptEnded, AttemptResult, Call, CallId, CancelCause, Command, Decision, Dialect, EffectClass,
-    Ended, Entry, FINISH, Guard, GuardFired, JobsEnded, Judgement, Notice, NoticeKind, Opened, Probe, Problem, Record,
-    Reply, RunStarted, Status, StopReason, ToolResult, Verdict, WireResult,
+    Ended, Entry, FINISH, Guard, GuardFired, JobsEnded, Judgement, Leaves, Notice, NoticeKind, Opened, Probe, Problem,
+    Record, Reply, RunStarted, Status, StopReason, ToolResult, Verdict, WireResult,
 };
 
 use crate::retry::{Moment, Retry};
@@ -394,7 +394,7 @@ fn judge(state: &mut State, id: &CallId, judgement: &Judgement) {
 fn settle(state: &mut State, id: &CallId, result: ToolResult) {
     with_run(state, |run| {
         run.changes.extend(result.changes.iter().cloned());
-        run.has_jobs |= result.job.is_some();
+        run.has_jobs |= result.leaves == Leaves::Job;
         if result.permanent.is_some() {
             run.permanent.clone_from(&result.permanent);
         }

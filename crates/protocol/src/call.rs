@@ -209,6 +209,23 @@ pub enum Status {
     InDoubt,
 }
 
+/// What a call leaves running after it has ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Leaves {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// A job, which must be ended before the verifier judges or the run ends.
+    Job,
+}
+
+impl Leaves {
+    fn is_nothing(&self) -> bool {
+        *self == Self::Nothing
+    }
+}
+
 /// The result of a call. `blocks` are for the model and bounded; `data` is whole, for facts and evidence.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolResult {
@@ -225,9 +242,9 @@ pub struct ToolResult {
     /// Guards that Hames saw fire while it ran.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fired: Vec<Problem>,
-    /// The job that it left running.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub job: Option<String>,
+    /// What it left running.
+    #[serde(default, skip_serializing_if = "Leaves::is_nothing")]
+    pub leaves: Leaves,
     /// Set when trying again cannot help (a missing program of a check): the run ends with this reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permanent: Option<String>,
@@ -242,7 +259,7 @@ impl ToolResult {
             data: Value::Null,
             changes: Vec::new(),
             fired: Vec::new(),
-            job: None,
+            leaves: Leaves::Nothing,
             permanent: None,
         }
     }

@@ -67,7 +67,7 @@ pub enum Entry {
     /// The call has its one result.
     Ended(Box<Ended>),
     /// The jobs that calls had left running were ended, before the verifier judges or the run ends.
-    JobsEnded(JobsEnded),
+    JobsEnded(Box<JobsEnded>),
     /// The verifier judged.
     Judged(CallId, Judgement),
     /// Hames told the model something of its own accord.

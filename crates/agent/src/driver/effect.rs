@@ -219,7 +219,7 @@ impl Driver {
                 self.append(Entry::Ended(Box::new(Ended { call, result, ms })))?;
             }
             (EffectId::Probe(call), Happened::Probed(probe)) => self.append(Entry::Probed(call, Box::new(probe)))?,
-            (_, Happened::JobsEnded(ended)) => self.append(Entry::JobsEnded(ended))?,
+            (_, Happened::JobsEnded(ended)) => self.append(Entry::JobsEnded(Box::new(ended)))?,
             (EffectId::Judge(call), Happened::Judged(Ok(judgement), _)) => {
                 self.append(Entry::Judged(call, judgement))?;
             }

@@ -249,7 +249,7 @@ impl Sim {
             }
             EffectId::EndJobs => {
                 let changes = FileChange::between("by-job", None, Some(Digest::of("x"))).into_iter().collect();
-                self.append(Entry::JobsEnded(JobsEnded { changes, ..JobsEnded::default() }));
+                self.append(Entry::JobsEnded(Box::new(JobsEnded { changes, ..JobsEnded::default() })));
             }
             EffectId::Probe(call) => {
                 let in_doubt = ToolResult::new(Status::InDoubt, "IN DOUBT");
@@ -328,8 +328,8 @@ impl Sim {
         let permanent = (self.dice.u8(..60) == 0).then(|| "gone".to_owned());
         let after = Some(Digest::of([self.dice.u8(..)]));
         let changes = FileChange::between("f", None, after).into_iter().filter(|_| self.dice.bool()).collect();
-        let job = (self.dice.u8(..10) == 0).then(|| "job-1".to_owned());
-        ToolResult { changes, job, permanent, ..ToolResult::new(status, format!("r{}", self.dice.u8(..3))) }
+        let leaves = if self.dice.u8(..10) == 0 { Leaves::Job } else { Leaves::Nothing };
+        ToolResult { changes, leaves, permanent, ..ToolResult::new(status, format!("r{}", self.dice.u8(..3))) }
     }
 }
 

@@ -105,6 +105,11 @@ impl World {
     }
 }
 
+/// The name of the job that a call started.
+fn job(result: &ToolResult) -> Option<&str> {
+    result.data["job"].as_str()
+}
+
 fn names(changes: &[FileChange]) -> Vec<&str> {
     changes.iter().map(|change| change.path.as_str()).collect()
 }
@@ -114,7 +119,7 @@ async fn a_server_in_the_background_is_reached_by_later_commands_until_it_is_kil
     let world = World::new();
     fs::write(world.root.join("page"), "a page").unwrap();
     let started = world.start(SERVER).await;
-    assert_eq!((started.status, started.job.as_deref()), (Status::Ok, Some("job-1")));
+    assert_eq!((started.status, started.leaves, job(&started)), (Status::Ok, Leaves::Job, Some("job-1")));
     assert!(started.text().contains("[`job-1` runs on."), "{}", started.text());
     if !started.text().contains("listening") {
         world.until("job-1", "listening").await;
@@ -139,12 +144,12 @@ async fn a_server_in_the_background_is_reached_by_later_commands_until_it_is_kil
 async fn a_job_that_dies_at_once_is_seen_to() {
     let world = World::new();
     let result = world.start("echo no; exit 3").await;
-    assert_eq!((result.status, result.job.clone()), (Status::Failed, None));
+    assert_eq!((result.status, result.leaves), (Status::Failed, Leaves::Nothing));
     assert_eq!(result.text(), "no\n[It has ended already, so there is no job.]\n[Exit code 3.]");
     let daemon = world.start("sleep 300 & echo up").await.text();
     assert!(daemon.contains("1 background process was ended with the command. Start a server without `&`"), "{daemon}");
     assert!(world.bash("sleep 300 & true").await.text().contains("Set `background` to keep one running."));
-    assert_eq!(world.start("sleep 300").await.job.as_deref(), Some("job-1"), "none of these was one");
+    assert_eq!(job(&world.start("sleep 300").await), Some("job-1"), "none of these was one");
 }
 
 #[tokio::test]
@@ -173,7 +178,7 @@ async fn at_most_four_jobs_run_and_unknown_ones_are_refused() {
     assert_eq!(fifth.status, Status::Failed);
     assert!(fifth.text().contains("4 jobs are running (`job-1`, `job-2`, `job-3`, `job-4`)"), "{}", fifth.text());
     world.run("job_kill", json!({"job": "job-2"})).await;
-    assert_eq!(world.start("sleep 300").await.job.as_deref(), Some("job-5"));
+    assert_eq!(job(&world.start("sleep 300").await), Some("job-5"));
     let unknown = world.run("job_kill", json!({"job": "server"})).await.text();
     assert!(unknown.contains("Running: `job-1`, `job-3`, `job-4`, `job-5`."), "{unknown}");
 }
@@ -182,7 +187,7 @@ async fn at_most_four_jobs_run_and_unknown_ones_are_refused() {
 async fn a_job_has_the_life_that_it_was_given() {
     let world = World::new();
     let short = json!({"command": "echo up; sleep 300", "background": true, "timeout_ms": 1_500});
-    assert_eq!(world.run("bash", short).await.job.as_deref(), Some("job-1"));
+    assert_eq!(job(&world.run("bash", short).await), Some("job-1"));
     world.until("job-1", "[`job-1` has ended. Ended because it may run for 1,500 ms at most.]").await;
 }
 
@@ -234,7 +239,7 @@ async fn after_a_restart_jobs_are_gone_and_their_numbers_are_not_used_again() {
     assert_eq!(gone.status, Status::Failed);
     assert_eq!(gone.text(), "`job-1` has ended. It ended with the Hames process that had started it.");
     assert_eq!(world.run("job_kill", json!({"job": "job-1"})).await.status, Status::Ok);
-    assert_eq!(world.start("sleep 300").await.job.as_deref(), Some("job-2"));
+    assert_eq!(job(&world.start("sleep 300").await), Some("job-2"));
 }
 
 /// Processes whose environment holds this word.

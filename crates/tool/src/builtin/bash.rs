@@ -10,8 +10,8 @@ use hames_protocol::port::{
     CommandSpec, Exit, FileKind, Finished, Peers, Program, Sandbox, SandboxProblem, Tmp, Tool, Until, View, Workspace,
 };
 use hames_protocol::{
-    BoxFuture, Call, CallId, EffectClass, Examination, FileChange, Guard, JobsEnded, Network, Probe, Problem, Reach,
-    Status, ToolResult, ToolSpec,
+    BoxFuture, Call, CallId, EffectClass, Examination, FileChange, Guard, JobsEnded, Leaves, Network, Probe, Problem,
+    Reach, Status, ToolResult, ToolSpec,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -196,7 +196,7 @@ impl Bash {
             let name = self.jobs.keep(Kept::new(job, call, &kept, life_ms));
             report.note(format!("`{name}` runs on. `job_output` shows what it prints, `job_kill` ends it."));
             result.data = json!({ "job": name, "output": kept });
-            result.job = Some(name);
+            result.leaves = Leaves::Job;
         }
         let text = report.text(&news.output, &kept, "(no output)").0;
         ToolResult { blocks: ToolResult::ok(text).blocks, ..result }
