@@ -13,7 +13,7 @@ use hames_protocol::port::{
     Blobs, Capture, CommandSpec, Exit, Expected, FileContent, Finished, Landing, PathProblem, Program, Sandbox,
     SandboxProblem, Tmp, Verifier, VerifyProblem, Workspace,
 };
-use hames_protocol::{Baseline, BoxFuture, Digest, FileChange, Judgement, UntouchedCounts};
+use hames_protocol::{Baseline, BoxFuture, Digest, FileChange, Judgement, Survey, UntouchedCounts};
 use hames_verify::{Checks, ChecksConfig};
 use tempfile::TempDir;
 
