@@ -205,9 +205,7 @@ impl Jail {
                     folder = self.folder(&[])?;
                 }
                 let Some(beneath) = self.beneath(&target) else {
-                    return Ok(Way::Out(
-                        target.into_iter().map(OsStr::to_owned).chain(todo.into_iter().rev()).collect(),
-                    ));
+                    return Ok(Way::Out(target.iter().map(OsStr::to_owned).chain(todo.into_iter().rev()).collect()));
                 };
                 push_parts(&mut todo, beneath);
             } else if metadata.is_dir() {
