@@ -188,3 +188,74 @@ fn a_folder_without_git_and_with_crlf_lines() {
     };
     mend(&repository, |_| {});
 }
+
+#[test]
+fn a_python_package_with_pytest_in_a_virtual_folder() {
+    let repository = Repository {
+        files: &[
+            (
+                "pyproject.toml",
+                "[project]\nname = \"shop\"\nversion = \"1\"\n\n[tool.pytest.ini_options]\npythonpath = [\"src\"]\n",
+            ),
+            (".gitignore", ".venv/\n__pycache__/\n"),
+            ("src/shop/__init__.py", ""),
+            (
+                "src/shop/prices.py",
+                "def rounded(cents):\n    \"\"\"Rounds half up, as the till does.\"\"\"\n    return round(cents)\n",
+            ),
+            ("tests/conftest.py", "import pytest\n\n@pytest.fixture\ndef half():\n    return 0.5\n"),
+            (
+                "tests/test_prices.py",
+                "import pytest\nfrom shop.prices import rounded\n\n@pytest.mark.parametrize(\"cents\", [0, 1, 2])\n\
+                 def test_half_goes_up(cents, half):\n    assert rounded(cents + half) == cents + 1\n",
+            ),
+        ],
+        tracked: Tracked::ByGit,
+        check: ".venv/bin/python -m pytest",
+        script: r#"
+- calls: [{tool: read_file, args: {path: src/shop/prices.py}}, {tool: run_tests}, {tool: finish, args: {summary: early}}]
+- calls:
+    - {tool: edit_file, args: {path: src/shop/prices.py, old_string: "    return round(cents)", new_string: "    return int(cents + 0.5)"}}
+    - {tool: bash, args: {command: ".venv/bin/python -m pytest -q && git diff --stat"}}
+- calls: [{tool: finish, args: {summary: Halves go up.}}]
+"#,
+        mended: ("src/shop/prices.py", "    return int(cents + 0.5)\n"),
+        evidence: "pytest",
+    };
+    mend(&repository, |work| {
+        let made = Command::new("/usr/bin/python3")
+            .args(["-m", "venv", "--without-pip", "--system-site-packages", ".venv"])
+            .current_dir(work)
+            .status();
+        assert!(made.unwrap().success());
+    });
+}
+
+#[test]
+fn a_node_package_with_a_test_script() {
+    let repository = Repository {
+        files: &[
+            (
+                "package.json",
+                "{\n  \"name\": \"slug\",\n  \"type\": \"module\",\n  \"scripts\": { \"test\": \"node --test\" }\n}\n",
+            ),
+            ("src/slug.js", "export const slug = (text) => text.toLowerCase().replace(' ', '-');\n"),
+            (
+                "test/slug.test.js",
+                "import { test } from 'node:test';\nimport assert from 'node:assert';\nimport { slug } from '../src/slug.js';\n\n\
+                 test('case is folded', () => assert.equal(slug('AB'), 'ab'));\n\
+                 test('every blank becomes a dash', () => assert.equal(slug('A b c'), 'a-b-c'));\n",
+            ),
+        ],
+        tracked: Tracked::ByGit,
+        check: "npm test",
+        script: r#"
+- calls: [{tool: read_file, args: {path: src/slug.js}}, {tool: bash, args: {command: npm test}}, {tool: finish, args: {summary: early}}]
+- calls: [{tool: edit_file, args: {path: src/slug.js, old_string: "replace('", new_string: "replaceAll('"}}, {tool: run_tests}]
+- calls: [{tool: finish, args: {summary: Every blank becomes a dash.}}]
+"#,
+        mended: ("src/slug.js", "replaceAll(' ', '-')"),
+        evidence: "node --test",
+    };
+    mend(&repository, |_| {});
+}

@@ -160,7 +160,9 @@ impl Log {
                         log.calls.entry(about.unwrap().to_owned()).or_default().push(text(&ended));
                     }
                 }
-                "run_started" | "run_ended" | "baselined" | "counted" | "noticed" => log.run.push(text(&entry)),
+                "run_started" | "run_ended" | "baselined" | "counted" | "noticed" | "surveyed" => {
+                    log.run.push(text(&entry))
+                }
                 _ => push_new(log.calls.entry(about.unwrap().to_owned()).or_default(), text(&entry)),
             }
         }

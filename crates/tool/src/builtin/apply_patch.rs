@@ -22,7 +22,6 @@ const SHOWN_BYTES: usize = 12_000;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// All of it.
     patch: String,
 }
 

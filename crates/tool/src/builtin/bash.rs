@@ -45,7 +45,6 @@ const NAMED_PATHS: usize = 10;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// The command line.
     command: String,
     /// Time limit; 120000 by default.
     #[serde(default, deserialize_with = "whole_number")]

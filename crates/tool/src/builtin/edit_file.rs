@@ -23,7 +23,6 @@ struct Arguments {
     old_string: String,
     /// Taken literally.
     new_string: String,
-    /// Every occurrence.
     #[serde(default)]
     replace_all: Option<bool>,
 }

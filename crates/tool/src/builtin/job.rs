@@ -223,7 +223,6 @@ fn listed(numbers: impl Iterator<Item = u32>) -> String {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct OutputArguments {
-    /// Its name.
     job: String,
     /// Wait for output or its end.
     #[serde(default, deserialize_with = "whole_number")]
@@ -234,7 +233,6 @@ struct OutputArguments {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct KillArguments {
-    /// Its name.
     job: String,
 }
 

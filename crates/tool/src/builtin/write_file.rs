@@ -19,7 +19,6 @@ use crate::text::{BOM, LineEnds, counted, lines, shown};
 struct Arguments {
     /// Relative to the workspace.
     path: String,
-    /// All of it.
     content: String,
 }
 
