@@ -42,27 +42,50 @@ fn zz_{mark}() {{
     )
 }
 
+/// Attributes that make a function a test, besides those that end in `::test`.
+const ATTRIBUTES: [&str; 5] = ["#[test]", "#[rstest", "#[test_case", "#[quickcheck", "#[wasm_bindgen_test"];
+
 /// Every test fails at its end; none when the file holds no test. A value is dropped there, whichever way a test
-/// returns.
+/// returns; one that is meant to panic can only be failed by the end of its process.
 fn ends(source: &str, mark: &str) -> Option<String> {
-    let guard = format!(
-        " struct Zz{mark}; impl Drop for Zz{mark} {{ fn drop(&mut self) {{ if !::std::thread::panicking() {{ \
-         ::std::panic!(\"control {mark}\") }} }} }} let _zz = Zz{mark};"
-    );
+    let guard = |when_panicking: &str| {
+        format!(
+            " struct Zz{mark}; impl Drop for Zz{mark} {{ fn drop(&mut self) {{ if ::std::thread::panicking() \
+             {{ {when_panicking} }} else {{ ::std::panic!(\"control {mark}\") }} }} }} let _zz = Zz{mark};"
+        )
+    };
     let mut written = String::with_capacity(source.len());
-    let mut is_test = false;
-    let mut any = false;
+    let (mut is_test, mut must_panic, mut any) = (false, false, false);
     for line in source.split_inclusive('\n') {
         let text = line.trim();
-        is_test |= text.starts_with("#[test]") || (text.starts_with("#[") && text.contains("::test"));
+        is_test |=
+            ATTRIBUTES.iter().any(|one| text.starts_with(one)) || (text.starts_with("#[") && text.contains("::test"));
+        must_panic |= text.starts_with("#[should_panic");
         let declared = line.find("fn ").filter(|_| is_test && !text.starts_with("//"));
         match declared.and_then(|at| line[at..].find('{').map(|brace| at + brace + 1)) {
             Some(body) => {
+                let guard = guard(if must_panic { "::std::process::abort()" } else { "" });
                 written.extend([&line[..body], guard.as_str(), &line[body..]]);
-                (is_test, any) = (false, true);
+                (is_test, must_panic, any) = (false, false, true);
             }
             None => written.push_str(line),
         }
     }
     any.then_some(written)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_test_gets_its_end_and_nothing_else_does() {
+        let source = "fn plain() {}\n#[test]\n#[should_panic]\nfn a() { x() }\n#[tokio::test]\nasync fn b() -> R {\n}\n\
+                      #[rstest]\nfn c(#[case] n: u8) {}\n";
+        let written = ends(source, "m").unwrap();
+        let guarded: Vec<&str> = written.lines().filter(|line| line.contains("struct Zzm")).collect();
+        assert_eq!(guarded.len(), 3, "{written}");
+        assert!(guarded[0].contains("abort") && !guarded[1].contains("abort"), "{written}");
+        assert_eq!(ends("fn plain() {}\n", "m"), None);
+    }
 }

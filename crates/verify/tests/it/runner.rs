@@ -378,3 +378,12 @@ async fn unit_tests_in_rust_are_controlled_also_where_a_check_names_one() {
     RUST.check("cargo test --offline --lib", &[RUST_FORGERY]).await;
     RUST.check("cargo test --offline --lib a_tenth", &[RUST_FORGERY]).await;
 }
+
+#[tokio::test]
+async fn a_test_that_is_meant_to_panic_and_chosen_by_name_passes() {
+    let trial = Trial::empty(&["cargo test --offline --lib refuses"], 300_000);
+    trial.write(RUST.files[0].0, RUST.files[0].1);
+    trial.write("src/lib.rs", "#[test]\n#[should_panic]\nfn refuses() {\n    panic!(\"so\")\n}\n");
+    let judgement = trial.judged(|_| {}).await.unwrap();
+    assert_eq!(judgement.verdict, Verdict::Pass, "{judgement:#?}");
+}
