@@ -205,6 +205,12 @@ async fn what_a_job_does_to_files_and_protected_paths_is_told_when_it_is_ended()
     }
     assert!(fired[0].text.contains("`tests/test_a.py` is protected"), "{}", fired[0].text);
     world.start("while :; do echo forged > tests/test_a.py; echo $RANDOM > made; done 2>/dev/null").await;
+    // The call that started it has told what it did until then; it must do something more.
+    let told = fs::read(world.root.join("made")).unwrap();
+    while fs::read(world.root.join("made")).unwrap() == told {
+        assert!(began.elapsed() < LONG);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     let ended = world.registry.end_jobs().await;
     assert_eq!(ended.jobs, ["job-1", "job-2"]);
     assert!(names(&ended.changes).contains(&"made"), "{:?}", ended.changes);
