@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hames::model::script::{Script, Scripted};
-use hames::model::{Anthropic, AnthropicConfig, Effort, catalogue};
+use hames::model::{Client, ClientConfig, Effort, catalogue};
 use hames::protocol::port::Model;
 
 use crate::args::EffortLevel;
@@ -67,27 +67,27 @@ pub(crate) fn variable(name: &str) -> Option<String> {
 fn anthropic(name: &str, settings: &Settings) -> Result<Arc<dyn Model>, Failure> {
     let key =
         variable(KEY_VARIABLE).ok_or_else(|| Failure::usage("ANTHROPIC_API_KEY is not set. Set it to your key."))?;
-    let config = AnthropicConfig {
+    let config = ClientConfig {
         base_url: settings.base_url.value.clone(),
         effort: settings.effort.value.map(level),
-        ..AnthropicConfig::new(name, key)
+        ..ClientConfig::anthropic(name, key)
     };
-    Ok(Arc::new(Anthropic::new(config).map_err(Failure::usage)?))
+    Ok(Arc::new(Client::new(config).map_err(Failure::usage)?))
 }
 
 async fn of_user(name: &str, provider: &Provider, model: &str, settings: &Settings) -> Result<Arc<dyn Model>, Failure> {
     let key = key(name, &provider.key).await?;
     // The variable and the user's `base_url` speak of Anthropic; only a flag means whatever provider was chosen.
     let flag = settings.base_url.value.clone().filter(|_| settings.base_url.origin == Origin::Flag);
-    let config = AnthropicConfig {
+    let config = ClientConfig {
         provider: name.to_owned(),
         base_url: Some(flag.unwrap_or_else(|| provider.base_url.clone())),
         effort: settings.effort.value.map(level),
         headers: provider.headers.clone(),
         entry: provider.models.get(model).copied(),
-        ..AnthropicConfig::new(model, key)
+        ..ClientConfig::anthropic(model, key)
     };
-    Ok(Arc::new(Anthropic::new(config).map_err(Failure::usage)?))
+    Ok(Arc::new(Client::new(config).map_err(Failure::usage)?))
 }
 
 /// The key of a configured provider; no text that comes of this holds it.

@@ -5,10 +5,23 @@
 //! rule.
 
 mod anthropic;
+mod arguments;
 pub mod catalogue;
+mod chat;
+mod client;
+mod content;
+mod effort;
+mod failure;
+mod gemini;
+pub mod preset;
 mod raw_json;
+mod responses;
 mod retry_hint;
 pub mod script;
 mod sse;
+mod told;
+mod wire;
 
-pub use anthropic::{Anthropic, AnthropicConfig, Effort};
+pub use client::{Client, ClientConfig};
+pub use effort::Effort;
+pub use preset::Preset;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hames_model::{Anthropic, AnthropicConfig};
+use hames_model::{Client, ClientConfig};
 use hames_protocol::port::Model;
 use hames_protocol::{AttemptNo, Block, Delta, Head, Message, ModelFailure, Reply, Request, SessionId};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -115,15 +115,15 @@ impl Served {
         Self { url, seen, task }
     }
 
-    pub(crate) fn client(&self) -> Anthropic {
+    pub(crate) fn client(&self) -> Client {
         self.client_with(|_| {})
     }
 
-    pub(crate) fn client_with(&self, change: impl FnOnce(&mut AnthropicConfig)) -> Anthropic {
-        let mut config = AnthropicConfig::new(MODEL, KEY);
+    pub(crate) fn client_with(&self, change: impl FnOnce(&mut ClientConfig)) -> Client {
+        let mut config = ClientConfig::anthropic(MODEL, KEY);
         config.base_url = Some(self.url.clone());
         change(&mut config);
-        Anthropic::new(config).unwrap()
+        Client::new(config).unwrap()
     }
 
     pub(crate) fn requests(&self) -> Vec<Received> {
@@ -229,7 +229,7 @@ pub(crate) fn text_reply(text: &str) -> String {
 }
 
 /// A request of these messages.
-pub(crate) fn request(client: &Anthropic, messages: &[Message]) -> Request {
+pub(crate) fn request(client: &Client, messages: &[Message]) -> Request {
     Request {
         head: client.encode_head(&Head { system: "Be brief.".to_owned(), tools: Vec::new() }),
         messages: messages.iter().map(|message| client.encode(message)).collect(),
@@ -243,7 +243,7 @@ pub(crate) fn hello() -> Message {
 }
 
 /// Sends one message and gathers what streams in.
-pub(crate) async fn ask(client: &Anthropic) -> (Result<Reply, ModelFailure>, Vec<Delta>) {
+pub(crate) async fn ask(client: &Client) -> (Result<Reply, ModelFailure>, Vec<Delta>) {
     let deltas = Mutex::new(Vec::new());
     let on_delta = |delta| deltas.lock().unwrap().push(delta);
     let result = client.send(request(client, &[hello()]), &on_delta).await;
