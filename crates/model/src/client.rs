@@ -26,7 +26,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// How long a whole reply waits for what some servers send after it: its tokens, an end mark, the end of the body.
-const TRAILING_TIMEOUT: Duration = Duration::from_secs(5);
+const TRAILING_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long the end of the body is waited for after the end event, so that the connection can be used again.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(250);
@@ -160,6 +160,11 @@ impl Client {
         Ok(Self { info, wire, http, url, host, source, secrets, idle_timeout, effort })
     }
 
+    /// The body of a request: the bytes that `send` sends. Pure.
+    pub fn body(&self, request: &Request) -> String {
+        self.wire.join(request)
+    }
+
     async fn attempt(&self, request: Request, on_delta: &(dyn Fn(Delta) + Send + Sync)) -> Result<Reply, ModelFailure> {
         let response = self.post(&request).await?;
         if response.status() != 200 || !is_event_stream(response.headers()) {
@@ -171,8 +176,7 @@ impl Client {
     async fn post(&self, request: &Request) -> Result<Response, ModelFailure> {
         // The same for every repetition below this client, so that a gateway can tell a repetition from a new attempt.
         let attempt = format!("{}/{}", request.session, request.attempt);
-        let sent =
-            self.http.post(self.url.clone()).header("idempotency-key", attempt).body(self.wire.join(request)).send();
+        let sent = self.http.post(self.url.clone()).header("idempotency-key", attempt).body(self.body(request)).send();
         match tokio::time::timeout(self.idle_timeout, sent).await {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(problem)) if problem.is_builder() => {

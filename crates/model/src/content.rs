@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use hames_protocol::{Arguments, Block, RawCall, Status, WireResult};
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 /// Stands for a reply without content: providers refuse empty messages.
 pub(crate) const NO_CONTENT: &str = "(no content)";
@@ -81,6 +81,33 @@ fn digest(text: &str, length: usize) -> String {
         char::from(DIGITS[digit])
     });
     digits.collect()
+}
+
+/// A tool's schema as OpenAI takes it: with `properties`, and with `items` in every list. What is added allows anything.
+pub(crate) fn openai_schema(schema: &Map<String, Value>) -> Value {
+    let mut schema = Value::Object(schema.clone());
+    name_items(&mut schema);
+    if let Value::Object(fields) = &mut schema {
+        fields.entry("properties").or_insert_with(|| json!({}));
+    }
+    schema
+}
+
+fn name_items(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            if fields.get("type").is_some_and(|kind| kind == "array") {
+                fields.entry("items").or_insert_with(|| json!({}));
+            }
+            // Not into what is a value and no schema.
+            fields
+                .iter_mut()
+                .filter(|(name, _)| !matches!(name.as_str(), "default" | "const" | "enum" | "examples"))
+                .for_each(|(_, value)| name_items(value));
+        }
+        Value::Array(values) => values.iter_mut().for_each(name_items),
+        _ => {}
+    }
 }
 
 /// The text of a result where results hold text only; a failure is told in its first word.

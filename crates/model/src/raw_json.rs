@@ -41,11 +41,6 @@ impl Object {
         *self.slot(name) = json.into();
     }
 
-    /// Takes a field away.
-    pub(crate) fn remove(&mut self, name: &str) {
-        self.0.retain(|(key, _)| key != name);
-    }
-
     /// Appends a string to a string field; any other pair of values replaces the old by the new.
     pub(crate) fn append(&mut self, name: &str, json: &str) {
         append(self.slot(name), json);

@@ -9,7 +9,9 @@ use hames_protocol::{
 use serde_json::{Map, Value, json};
 
 use super::manners::{AfterResults, AskUsage, CacheKey, Echo, Manners};
-use crate::content::{EMPTY, IMAGES_OF_RESULTS, NO_CONTENT, arguments_text, images, is_blank, result_text, valid_name};
+use crate::content::{
+    EMPTY, IMAGES_OF_RESULTS, NO_CONTENT, arguments_text, images, is_blank, openai_schema, result_text, valid_name,
+};
 use crate::effort::Effort;
 use crate::raw_json::Object;
 
@@ -38,7 +40,8 @@ pub(super) fn encode_head(manners: &Manners, info: &ModelInfo, effort: Option<Ef
 }
 
 fn tool(spec: &ToolSpec) -> Value {
-    let function = json!({"name": spec.name, "description": spec.description, "parameters": spec.schema});
+    let function =
+        json!({"name": spec.name, "description": spec.description, "parameters": openai_schema(&spec.schema)});
     json!({"type": "function", "function": function})
 }
 

@@ -252,3 +252,6 @@ fn alternatives(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,8 @@ use hames_protocol::{
 use serde_json::{Value, json};
 
 use crate::content::{
-    CallIds, EMPTY, IMAGES_OF_RESULTS, NO_CONTENT, arguments_text, images, is_blank, result_text, valid_name,
+    CallIds, EMPTY, IMAGES_OF_RESULTS, NO_CONTENT, arguments_text, images, is_blank, openai_schema, result_text,
+    valid_name,
 };
 use crate::effort::{self, Effort};
 use crate::raw_json::Object;
@@ -47,7 +48,7 @@ fn tool(spec: &ToolSpec) -> Value {
         "type": "function",
         "name": spec.name,
         "description": spec.description,
-        "parameters": spec.schema,
+        "parameters": openai_schema(&spec.schema),
         "strict": false,
     })
 }

@@ -14,7 +14,7 @@ use hames_protocol::{
 use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
-use super::playback::{Act, Answer, Playback};
+use super::playback::{Act, Answer, Playback, Target};
 use super::{Script, ScriptProblem};
 use crate::anthropic::AnthropicWire;
 use crate::failure::{Source, failure, from_answer};
@@ -50,7 +50,7 @@ impl Scripted {
         };
         let provider = format!("The script {}", script.name);
         let source = Source { provider, key: "the script".to_owned(), base_url: "the script".to_owned() };
-        Self { info, source, playback: Playback::new(Arc::new(script)) }
+        Self { info, source, playback: Playback::new(Arc::new(script), Dialect::Anthropic) }
     }
 
     async fn attempt(&self, request: Request, on_delta: &(dyn Fn(Delta) + Send + Sync)) -> Result<Reply, ModelFailure> {
@@ -58,7 +58,7 @@ impl Scripted {
         if position >= self.playback.script.replies.len() {
             return Err(failure(FailureKind::Setup, self.playback.script.exhausted()));
         }
-        let (_, answer) = self.playback.answer(position, AnthropicWire.join(&request).as_bytes());
+        let (_, answer) = self.playback.answer(position, AnthropicWire.join(&request).as_bytes(), Target::BODY);
         if answer.is_silent() {
             return std::future::pending().await;
         }

@@ -6,6 +6,15 @@
 mod anthropic_failure;
 mod anthropic_reply;
 mod anthropic_request;
+mod chat_reply;
+mod chat_request;
+mod dialect;
+mod error_body;
+mod gemini_reply;
+mod gemini_request;
+mod responses_reply;
+mod responses_request;
+mod script_dialect;
 mod script_file;
 mod script_model;
 mod script_police;
