@@ -392,12 +392,14 @@ fn gemini_is_policed() {
             ("/contents/0", gone(), "immediately after a user turn"),
         ],
     );
+    let capitals = whole(Dialect::Gemini).to_string().replace(r#""type":"object""#, r#""type":"OBJECT""#);
+    check_as(Dialect::Gemini, capitals.as_bytes(), None, &Issued::unknown()).unwrap();
     let issued = Issued::by(&Script::from_yaml("s", "- {reasoning: {text: t, signature: known}}").unwrap());
     let body = whole(Dialect::Gemini).to_string();
     let check = |body: &str, model| check_as(Dialect::Gemini, body.as_bytes(), Some(model), &issued);
     assert!(check(&body, "gemini-3.8-flash").unwrap_err().message.contains("Corrupted thought signature"));
     check(&body, "gemini-2.5-pro").unwrap();
-    for signature in ["known", "skip_thought_signature_validator"] {
+    for signature in ["a25vd24=", "skip_thought_signature_validator"] {
         let signed = body.replace(r#""thoughtSignature":"s""#, &format!(r#""thoughtSignature":"{signature}""#));
         check(&signed, "gemini-3.8-flash").unwrap();
     }

@@ -43,6 +43,8 @@ def responses(task, headers):
     tools = [{"type": "function", "name": name, "parameters": PARAMETERS, "strict": False} for name in TOOLS]
     with client.responses.stream(model="m", input="Go on.", tools=tools, store=False, extra_headers=headers) as stream:
         for event in stream:
+            if event.type == "error":
+                raise RuntimeError(f"{event.code}: {event.message}")
             last = event
     whole = last.response
     reasoning = [part.text for item in whole.output if item.type == "reasoning" for part in item.summary]

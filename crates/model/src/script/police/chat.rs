@@ -205,7 +205,7 @@ fn check_assistant(message: &Value, path: &str) -> Checked {
         Value::Array(calls) => calls.as_slice(),
         _ => return refuse(format!("Invalid type for '{path}.tool_calls': expected an array of objects.")),
     };
-    if !(message["content"].is_null() && !calls.is_empty()) {
+    if !message["content"].is_null() || calls.is_empty() {
         check_content(&message["content"], &["text", "refusal"], path)?;
     }
     for (place, call) in calls.iter().enumerate() {

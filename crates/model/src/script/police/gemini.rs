@@ -5,6 +5,8 @@
 
 use std::collections::HashSet;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
 use super::image::check_base64;
@@ -196,7 +198,9 @@ fn check_signatures(contents: &[Value], issued: &Issued) -> Checked {
                 ));
             }
             let known = |signature: &str| {
-                SKIP.contains(&signature) || signature.starts_with("sig_script_") || issued.knows(signature)
+                let given_out = STANDARD.decode(signature).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+                let given_out = given_out.is_some_and(|text| text.starts_with("sig_script_") || issued.knows(&text));
+                SKIP.contains(&signature) || given_out || *issued == Issued::unknown()
             };
             if signature.is_some_and(|signature| !known(signature)) {
                 return refuse("Corrupted thought signature.");

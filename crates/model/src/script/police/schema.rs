@@ -90,7 +90,8 @@ pub(super) fn check_gemini(schema: &Value, path: &str) -> Checked {
     }
     let kind = match fields.get("type") {
         None => "",
-        Some(Value::String(kind)) => kind,
+        // The official client writes the names in capitals.
+        Some(Value::String(kind)) => &kind.to_ascii_lowercase(),
         Some(_) => return refuse(format!("Invalid value at '{path}.type' (type.googleapis.com/Type)")),
     };
     if !["", "string", "number", "integer", "boolean", "array", "object", "null"].contains(&kind) {

@@ -3,6 +3,8 @@
 //! Source: <https://ai.google.dev/api/generate-content#v1beta.GenerateContentResponse>. The signature of a reply's
 //! reasoning stands on its first call, else on its last text, as the provider places it.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use hames_protocol::Usage;
 use serde_json::{Value, json};
 
@@ -62,7 +64,8 @@ fn parts(reply: &ScriptedReply, envelope: &Envelope<'_>) -> Vec<Value> {
     // A call is always signed, whether the thoughts behind it were shown or not.
     let signature = signature.or_else(|| first_call.map(|_| envelope.id("sig", 0)));
     if let (Some(place), Some(signature)) = (first_call.or(last_text), signature) {
-        parts[place]["thoughtSignature"] = json!(signature);
+        // The field holds bytes, which JSON carries in base64.
+        parts[place]["thoughtSignature"] = json!(STANDARD.encode(signature));
     }
     parts
 }
