@@ -305,6 +305,7 @@ fn chat_completions_are_policed() {
                 "Supported values are: 'text'",
             ),
             ("/messages/3/tool_call_id", json!("c"), "must be a response to a preceeding message"),
+            ("/messages/3", json!({"role": "user", "content": "x"}), "did not have response messages: a, b"),
             ("/messages/4", gone(), "did not have response messages: b"),
             ("/messages/2", gone(), "must be a response to a preceeding message"),
             ("/messages/-", tool("a"), "must be a response to a preceeding message"),
