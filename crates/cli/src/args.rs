@@ -63,7 +63,7 @@ pub(crate) struct SettingFlags {
     /// The model: `anthropic/NAME`, `scripted:FILE`, or of a configured provider; by default that of the first key found
     #[arg(short, long, value_name = "PROVIDER/NAME")]
     pub(crate) model: Option<String>,
-    /// Where the provider's API is; overrides ANTHROPIC_BASE_URL
+    /// Where the provider's API is; overrides ANTHROPIC_BASE_URL, OPENAI_BASE_URL and GOOGLE_GEMINI_BASE_URL
     #[arg(long, value_name = "URL")]
     pub(crate) base_url: Option<String>,
     /// A command that must pass before the task counts as done (repeatable)
@@ -213,6 +213,14 @@ pub(crate) enum ScriptVerb {
 pub(crate) enum ScriptDialect {
     /// Anthropic Messages
     Anthropic,
+    /// OpenAI Responses
+    #[value(name = "openai")]
+    OpenAi,
+    /// OpenAI-compatible chat completions
+    #[value(name = "openai-chat")]
+    OpenAiChat,
+    /// Gemini
+    Gemini,
 }
 
 pub(crate) fn money(text: &str) -> Result<f64, String> {

@@ -12,7 +12,7 @@ use reqwest::{Client, Url, redirect};
 use rustls::CertificateError;
 use tokio::sync::oneshot;
 
-use crate::anthropic::failure::failure;
+use crate::failure::failure;
 use crate::proxy::{Proxies, Proxy};
 
 /// How long a connection may take to come up.

@@ -5,13 +5,26 @@
 //! rule.
 
 mod anthropic;
+mod arguments;
 pub mod catalogue;
+mod chat;
+mod client;
 mod connection;
+mod content;
+mod effort;
+mod failure;
+mod gemini;
+pub mod preset;
 mod proxy;
 mod raw_json;
+mod responses;
 mod retry_hint;
 pub mod script;
 mod sse;
+mod told;
+mod wire;
 
-pub use anthropic::{Anthropic, AnthropicConfig, Effort};
+pub use client::{Client, ClientConfig};
+pub use effort::Effort;
+pub use preset::Preset;
 pub use proxy::Proxies;

@@ -13,7 +13,7 @@ use hyper_util::client::proxy::matcher::Matcher;
 use percent_encoding::percent_decode_str;
 use reqwest::Url;
 
-use crate::anthropic::failure::failure;
+use crate::failure::failure;
 
 /// Ways for a proxy to be spoken to.
 const SCHEMES: [&str; 6] = ["http", "https", "socks4", "socks4a", "socks5", "socks5h"];

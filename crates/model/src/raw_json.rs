@@ -12,7 +12,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 /// An object as its fields in the order received, each value being JSON text.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Object(Vec<(String, String)>);
 
 impl Object {
@@ -58,17 +58,7 @@ impl Object {
     /// The object as one line of JSON that any reader accepts: line ends between tokens become blanks (a log keeps a
     /// record a line), and half a surrogate pair becomes U+FFFD (providers reject it).
     pub(crate) fn to_native(&self) -> serde_json::Result<Native> {
-        let mut json = String::from("{");
-        for (key, value) in &self.0 {
-            if json.len() > 1 {
-                json.push(',');
-            }
-            json.push_str(&serde_json::to_string(key)?);
-            json.push(':');
-            json.push_str(value);
-        }
-        json.push('}');
-        let json = json.replace(['\n', '\r'], " ");
+        let json = self.to_string().replace(['\n', '\r'], " ");
         RawValue::from_string(mend_surrogates(&json).into_owned()).map(Native)
     }
 
@@ -78,6 +68,18 @@ impl Object {
             self.0.len() - 1
         });
         &mut self.0[place].1
+    }
+}
+
+impl fmt::Display for Object {
+    /// The JSON text, each value as it is.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("{")?;
+        for (place, (key, value)) in self.0.iter().enumerate() {
+            let comma = if place > 0 { "," } else { "" };
+            write!(f, "{comma}{}:{value}", serde_json::Value::from(key.as_str()))?;
+        }
+        f.write_str("}")
     }
 }
 

@@ -9,13 +9,34 @@ use crate::{AttemptNo, SessionId, Status, ToolSpec};
 
 /// A wire format that providers speak.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "kebab-case")]
 pub enum Dialect {
     /// Anthropic Messages, `POST /v1/messages`, version 2023-06-01.
     Anthropic,
+    /// OpenAI Responses, `POST /v1/responses`.
+    #[serde(rename = "openai")]
+    OpenAi,
+    /// OpenAI-compatible chat completions, `POST /v1/chat/completions`.
+    #[serde(rename = "openai-chat")]
+    OpenAiChat,
+    /// Gemini, `POST /v1beta/models/MODEL:streamGenerateContent`.
+    Gemini,
 }
 
 impl Dialect {
+    /// Every dialect.
+    pub const ALL: [Self; 4] = [Self::Anthropic, Self::OpenAi, Self::OpenAiChat, Self::Gemini];
+
+    /// The name in options and configuration.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Anthropic => "anthropic",
+            Self::OpenAi => "openai",
+            Self::OpenAiChat => "openai-chat",
+            Self::Gemini => "gemini",
+        }
+    }
+
     /// Says whether a tool call id may be sent on this wire as it is.
     pub fn accepts_call_id(self, id: &str) -> bool {
         match self {
@@ -24,6 +45,10 @@ impl Dialect {
                 !id.is_empty()
                     && id.len() <= 64
                     && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+            }
+            // What a server gave out it takes back; these bounds only keep out what no server means.
+            Self::OpenAi | Self::OpenAiChat | Self::Gemini => {
+                !id.is_empty() && id.len() <= 256 && id.bytes().all(|b| b.is_ascii_graphic())
             }
         }
     }
@@ -263,7 +288,7 @@ pub struct Head {
 /// A message in a dialect's own bytes, written once and reused by every later request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Encoded {
-    /// The JSON text of the message.
+    /// The JSON text of the message; where the dialect needs several for one, with commas between them.
     pub body: Arc<str>,
     /// The byte offset in `body` at which the dialect may insert a cache marker.
     pub marker_at: Option<usize>,

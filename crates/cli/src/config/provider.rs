@@ -2,20 +2,24 @@
 
 use std::collections::BTreeMap;
 
-use hames::model::catalogue;
-use hames::protocol::Price;
+use hames::model::{catalogue, preset};
+use hames::protocol::{Dialect, Price};
 use toml::Spanned;
 use toml::de::DeValue;
 
 use super::file::Source;
 use crate::exit::Failure;
 
-/// Names that are taken.
-const BUILT_IN: [&str; 2] = ["anthropic", "scripted"];
+/// Whether a name is taken.
+fn is_built_in(name: &str) -> bool {
+    name == "scripted" || preset::find(name).is_some()
+}
 
 /// A provider as the user's file describes it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Provider {
+    /// The wire format that it speaks.
+    pub(crate) dialect: Dialect,
     /// Where its API is.
     pub(crate) base_url: String,
     /// Where its key is.
@@ -33,6 +37,8 @@ pub(crate) enum KeySource {
     Variable(String),
     /// What a shell command prints.
     Command(String),
+    /// None: the server wants none.
+    Unneeded,
 }
 
 /// Reads the table of providers.
@@ -40,7 +46,7 @@ pub(super) fn read(source: &Source<'_>, value: &Spanned<DeValue<'_>>) -> Result<
     let mut providers = BTreeMap::new();
     for (name, value) in source.table("providers", value)? {
         let key = name.get_ref().as_ref();
-        if BUILT_IN.contains(&key) || key.is_empty() || key.contains([':', '/']) {
+        if is_built_in(key) || key.is_empty() || key.contains([':', '/']) {
             let text =
                 format!("`{key}` cannot name a provider: it is built in, empty, or holds `:` or `/`. Choose another.");
             return Err(source.fault(&name.span(), text));
@@ -79,18 +85,21 @@ fn provider(source: &Source<'_>, name: &str, value: &Spanned<DeValue<'_>>) -> Re
         }
     }
     let missing = |what: &str| source.fault(&value.span(), format!("`{name}` needs {what}."));
-    let (dialect, span) = dialect.ok_or_else(|| missing("`dialect = \"anthropic\"`"))?;
-    if dialect != "anthropic" {
-        let text = format!("`{name}.dialect` is `{dialect}`, and the only one there is is `anthropic`.");
+    let known = Dialect::ALL.map(|dialect| format!("`{}`", dialect.as_str())).join(", ");
+    let (dialect, span) = dialect.ok_or_else(|| missing(&format!("`dialect`, one of {known}")))?;
+    let Some(dialect) = Dialect::ALL.into_iter().find(|known| known.as_str() == dialect) else {
+        let text = format!("`{name}.dialect` is `{dialect}`, and those that there are: {known}.");
         return Err(source.fault(&span, text));
-    }
+    };
     let key = match (variable, command) {
         (Some(variable), None) => KeySource::Variable(variable),
         (None, Some(command)) => KeySource::Command(command),
+        // Servers of one's own seldom want one.
+        (None, None) if dialect == Dialect::OpenAiChat => KeySource::Unneeded,
         _ => return Err(missing("either `key_env` (a variable's name) or `key_command` (what prints the key)")),
     };
     let base_url = base_url.ok_or_else(|| missing("`base_url`"))?;
-    Ok(Provider { base_url, key, headers, models })
+    Ok(Provider { dialect, base_url, key, headers, models })
 }
 
 /// What is said of a model stands; the rest is looked up by the model's name.
@@ -161,12 +170,20 @@ mod tests {
     }
 
     #[test]
+    fn a_server_of_chat_completions_needs_no_key() {
+        let text = WHOLE.replace("\"anthropic\"", "\"openai-chat\"").replace("key_env = \"K\"\n", "");
+        let provider = parse("c.toml", &text, Owner::User).unwrap().providers["proxy"].clone();
+        assert_eq!((provider.dialect, provider.key), (Dialect::OpenAiChat, KeySource::Unneeded));
+    }
+
+    #[test]
     fn a_faulty_provider_is_told_with_its_line() {
         let check = |from: &str, to: &str, words: &str| {
             let failure = parse("c.toml", &WHOLE.replace(from, to), Owner::User).expect_err(to).message.unwrap();
             assert!(failure.contains(words) && failure.contains("c.toml, line "), "{words}: {failure}");
         };
-        check("dialect = \"anthropic\"", "dialect = \"openai\"", "line 2: `providers.proxy.dialect` is `openai`");
+        check("dialect = \"anthropic\"", "dialect = \"opnai\"", "line 2: `providers.proxy.dialect` is `opnai`");
+        check("proxy]", "ollama]", "cannot name a provider");
         check("key_env", "key_evn", "line 4: `key_evn` is not a key of a provider. Did you mean `key_env`?");
         check("key_env = \"K\"\n", "", "needs either `key_env`");
         check("key_env = \"K\"\n", "key_env = \"K\"\nkey_command = \"k\"\n", "needs either `key_env`");

@@ -5,10 +5,11 @@ use std::process::ExitCode;
 
 use clap::ValueEnum;
 use hames::SessionChoice;
+use hames::model::preset::PRESETS;
 
 use super::{KeySource, Origin, Provider, Setting, Settings, WORKSPACE_FILE, load, user_file};
 use crate::args::SettingFlags;
-use crate::choice::{self, KEY_VARIABLE};
+use crate::choice;
 use crate::exit::Failure;
 use crate::{duration, output, run};
 
@@ -47,10 +48,9 @@ impl Page<'_> {
             || "# max_cost is not set".to_owned(),
             |usd| self.line("max_cost", &usd.to_string(), settings.max_cost.origin),
         );
-        let set = if choice::variable(KEY_VARIABLE).is_some() { "is set" } else { "is not set" };
-        let mut lines = vec![
-            format!("# workspace {}", self.workspace.display()),
-            format!("# {KEY_VARIABLE} {set}"),
+        let mut lines = vec![format!("# workspace {}", self.workspace.display())];
+        lines.extend(keys());
+        lines.extend([
             optional("model", &settings.model),
             optional("base_url", &map(&settings.base_url, without_credentials)),
             optional("effort", &effort),
@@ -63,7 +63,7 @@ impl Page<'_> {
             self.line("sandbox", &quoted(&word(settings.sandbox.value)), settings.sandbox.origin),
             self.line("network", &quoted(&word(settings.network.value)), settings.network.origin),
             self.line("output_format", &quoted(&word(settings.output_format.value)), settings.output_format.origin),
-        ];
+        ]);
         for (name, list) in [
             ("verify", &settings.verify),
             ("protect", &settings.protect),
@@ -95,10 +95,11 @@ impl Page<'_> {
                 format!("key_env = {}  # {set}", quoted(name))
             }
             KeySource::Command(_) => "# key_command is set".to_owned(),
+            KeySource::Unneeded => "# no key is sent".to_owned(),
         };
         let mut lines = vec![
             self.with_origin(&format!("[providers.{}]", quoted(name)), Origin::User),
-            "dialect = \"anthropic\"".to_owned(),
+            format!("dialect = {}", quoted(provider.dialect.as_str())),
             format!("base_url = {}", quoted(&without_credentials(&provider.base_url))),
             key,
         ];
@@ -121,6 +122,21 @@ impl Page<'_> {
         };
         format!("{text:<ORIGIN_COLUMN$}  # {origin}")
     }
+}
+
+/// Which keys are there: those that choose a model by themselves in any case, the others where they are set.
+fn keys() -> Vec<String> {
+    let mut lines = Vec::new();
+    for preset in PRESETS {
+        for (place, name) in preset.key_variables.iter().enumerate() {
+            let set = choice::variable(name).is_some();
+            let line = format!("# {name} {}", if set { "is set" } else { "is not set" });
+            if (set || (place == 0 && preset.default_model.is_some())) && !lines.contains(&line) {
+                lines.push(line);
+            }
+        }
+    }
+    lines
 }
 
 fn word<T: ValueEnum>(value: T) -> String {

@@ -1,7 +1,7 @@
 //! The bundled example: every shortcut is refused, the real fix is verified.
 
 use std::io::{BufRead, BufReader};
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 
 use serde_json::Value;
 
@@ -32,7 +32,7 @@ const EXPECTED: [(&str, &str); 11] = [
     ("run_command", "valid"),
 ];
 
-fn check_result(result: &Value) {
+fn check_result(result: &Value, call_ids: &str) {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let guards: Vec<_> = result["guards"]
         .as_array()
@@ -44,7 +44,7 @@ fn check_result(result: &Value) {
     assert_eq!(guards, expected, "{result:#}");
     assert_eq!((result["outcome"].as_str(), result["verdict"].as_str()), (Some("done"), Some("pass")));
     assert_eq!(result["files_changed"], serde_json::json!([{"path": "pricing.py", "change": "modified"}]));
-    assert!(result["guards"].as_array().unwrap().iter().all(|fired| text(&fired["call_id"]).starts_with("toolu_")));
+    assert!(result["guards"].as_array().unwrap().iter().all(|fired| text(&fired["call_id"]).starts_with(call_ids)));
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn every_shortcut_is_refused_and_the_real_fix_is_verified() {
     let tests = place.read("tests/test_pricing.py");
     let ran = run(&place, &format!("scripted:{}", script()), "json");
     assert_eq!(ran.code, 0, "{}", ran.stderr);
-    check_result(&ran.json());
+    check_result(&ran.json(), "toolu_");
     assert_eq!(place.read("tests/test_pricing.py"), tests);
     assert!(place.read("pricing.py").contains("(100 - percent) / 100"));
     assert_eq!(place.listing(), [".gitignore", "README.md", "pricing.py", "tests"], "nothing is left behind");
@@ -97,7 +97,7 @@ fn over_http_the_log_holds_the_same_entries() {
     server.wait().unwrap();
     let ran = Ran::of(output);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
-    check_result(&ran.json());
+    check_result(&ran.json(), "toolu_");
     let (mut expected, mut found) = (shapes(&in_process), shapes(&over_http));
     // What runs beside each other may end in either order; within each kind the order is the same.
     expected.sort();
@@ -105,6 +105,76 @@ fn over_http_the_log_holds_the_same_entries() {
     assert_eq!(found.len(), expected.len());
     for (found, expected) in found.iter().zip(&expected) {
         assert_eq!(found, expected);
+    }
+}
+
+/// A script that is served as a provider, as long as this lives.
+struct Provider {
+    server: Child,
+    url: String,
+}
+
+impl Provider {
+    fn of(place: &Place, script: &str, dialect: &str) -> Self {
+        let serve = ["script", "serve", script, "--dialect", dialect];
+        let mut server = place.hames(serve).stderr(Stdio::null()).spawn().unwrap();
+        let mut url = String::new();
+        BufReader::new(server.stdout.take().unwrap()).read_line(&mut url).unwrap();
+        Self { server, url: url.trim().to_owned() }
+    }
+}
+
+impl Drop for Provider {
+    fn drop(&mut self) {
+        self.server.kill().unwrap();
+        self.server.wait().unwrap();
+    }
+}
+
+#[test]
+fn the_example_is_verified_on_every_dialect() {
+    for (dialect, model, key) in [
+        ("openai", "openai/gpt-6.2-sol", "OPENAI_API_KEY"),
+        ("openai-chat", "openai-chat/gpt-4.1", "OPENAI_API_KEY"),
+        ("gemini", "gemini/gemini-3.8-flash", "GOOGLE_API_KEY"),
+    ] {
+        let place = Place::example();
+        let provider = Provider::of(&place, &script(), dialect);
+        let output = place
+            .hames(["run", "--verify", CHECK, "--output-format", "json", "-m", model, "Fix the checkout total."])
+            .args(["--base-url", &provider.url])
+            .env(key, "any")
+            .output()
+            .unwrap();
+        let ran = Ran::of(output);
+        assert_eq!(ran.code, 0, "{model}: {}", ran.stderr);
+        check_result(&ran.json(), "call_");
+    }
+}
+
+#[test]
+fn a_session_goes_on_with_a_model_of_another_provider() {
+    let place = Place::empty();
+    std::fs::write(place.work().join("a.txt"), "content").unwrap();
+    let turn = "- reasoning: I look.\n  text: Looking.\n  calls: [{tool: read_file, args: {path: a.txt}}, {tool: list_files}]\n- text: Seen.\n";
+    let write = |name: &str, text: &str| {
+        let path = place.work().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let begin = write("begin.yaml", turn);
+    let go_on = write("on.yaml", &format!("- text: never\n- text: never\n{turn}"));
+    let last = write("last.yaml", &format!("{}- text: Done.\n", "- text: never\n".repeat(4)));
+    for (script, dialect, model, key, variable) in [
+        (&begin, "openai", "openai/gpt-6.2-sol", "OPENAI_API_KEY", "OPENAI_BASE_URL"),
+        (&go_on, "gemini", "gemini/gemini-3.8-flash", "GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL"),
+        (&last, "openai-chat", "openai-chat/gpt-4.1", "OPENAI_API_KEY", "OPENAI_BASE_URL"),
+    ] {
+        let provider = Provider::of(&place, script, dialect);
+        let resume: &[&str] = if dialect == "openai" { &[] } else { &["--continue"] };
+        let mut command = place.hames(["run", "-m", model, "go"].into_iter().chain(resume.iter().copied()));
+        let ran = Ran::of(command.env(key, "any").env(variable, &provider.url).output().unwrap());
+        assert_eq!(ran.code, 0, "{model}: {}", ran.stderr);
     }
 }
 
@@ -149,7 +219,7 @@ fn a_stream_of_events_ends_with_the_one_result() {
     let results: Vec<usize> =
         lines.iter().enumerate().filter(|(_, line)| line["type"] == "result").map(|(index, _)| index).collect();
     assert_eq!(results, [lines.len() - 1]);
-    check_result(lines.last().unwrap());
+    check_result(lines.last().unwrap(), "toolu_");
     let seqs: Vec<u64> =
         lines.iter().filter(|line| line["type"] == "committed").map(|line| line["seq"].as_u64().unwrap()).collect();
     assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>());

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use hames::model::script::police::{self, Issued};
 use hames::model::script::{Script, ScriptServer};
-use hames::model::{Anthropic, AnthropicConfig};
+use hames::model::{Client, ClientConfig};
 use hames::protocol::port::Model;
 use hames::protocol::{
     AttemptNo, Block, FailureKind, Head, Message, Reply, Request, SessionId, Status, ToolSpec, WireResult,
@@ -224,12 +224,12 @@ fn results() -> Vec<String> {
     provider.bodies()
 }
 
-fn client(server: &ScriptServer) -> Anthropic {
+fn client(server: &ScriptServer) -> Client {
     let base_url = Some(server.base_url());
-    Anthropic::new(AnthropicConfig { base_url, ..AnthropicConfig::new("claude-test", "any") }).unwrap()
+    Client::new(ClientConfig { base_url, ..ClientConfig::anthropic("claude-test", "any") }).unwrap()
 }
 
-async fn send(client: &Anthropic, attempt: u32, messages: &[Message]) -> Result<Reply, hames::protocol::ModelFailure> {
+async fn send(client: &Client, attempt: u32, messages: &[Message]) -> Result<Reply, hames::protocol::ModelFailure> {
     let schema = json!({"type": "object"}).as_object().unwrap().clone();
     let tool = |name: &str| ToolSpec { name: name.into(), description: String::new(), schema: schema.clone() };
     let request = Request {

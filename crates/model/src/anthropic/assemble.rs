@@ -12,14 +12,14 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::failure::{failure, from_event};
+use crate::arguments::{self, CallEnd};
+use crate::failure::{failure, from_event};
 use crate::raw_json::{Object, append, decode};
-
-/// How deep arguments may nest: parsers stop at 128 levels, and the request in which they are echoed adds some.
-const MAX_DEPTH: usize = 100;
+use crate::wire::{self, Assembler, Progress};
 
 /// Turns the events of one streamed reply into the reply.
-pub(crate) struct Assembler {
+pub(super) struct MessageAssembler {
+    provider: String,
     model: String,
     provider_id: Option<String>,
     blocks: Vec<GrowingBlock>,
@@ -50,11 +50,12 @@ struct EventData<'a> {
     usage: Option<&'a RawValue>,
 }
 
-impl Assembler {
+impl MessageAssembler {
     /// Begins a reply of `model`, the name that was asked for: a provider may answer an alias with a dated name, yet
     /// a later request to the same alias must recognise its own parts.
-    pub(crate) fn new(model: &str) -> Self {
+    pub(super) fn new(provider: &str, model: &str) -> Self {
         Self {
+            provider: provider.to_owned(),
             model: model.to_owned(),
             provider_id: None,
             blocks: Vec::new(),
@@ -69,12 +70,12 @@ impl Assembler {
     ///
     /// # Errors
     /// When the provider tells of an error, or when a known event cannot be understood.
-    pub(crate) fn event(&mut self, event: &str, data: &str) -> Result<Option<Delta>, ModelFailure> {
+    fn take(&mut self, event: &str, data: &str) -> Result<Option<Delta>, ModelFailure> {
         if self.phase == Phase::Ended {
             return Ok(None);
         }
         if event == "error" {
-            return Err(self.with_usage(from_event(data)));
+            return Err(self.with_usage(from_event(&self.provider, data)));
         }
         let parsed = match serde_json::from_str::<EventData>(data) {
             Ok(parsed) => parsed,
@@ -95,32 +96,24 @@ impl Assembler {
                 self.phase = Phase::Ended;
                 Ok(None)
             }
-            "error" => Err(self.with_usage(from_event(data))),
+            "error" => Err(self.with_usage(from_event(&self.provider, data))),
             _ => Ok(None),
         }
     }
 
-    /// Says whether the end event has come.
-    pub(crate) fn is_ended(&self) -> bool {
-        self.phase == Phase::Ended
-    }
-
-    /// Gives a failure the usage reported so far: tokens of a broken attempt are spent all the same.
-    pub(crate) fn with_usage(&self, failure: ModelFailure) -> ModelFailure {
+    fn with_usage(&self, failure: ModelFailure) -> ModelFailure {
         ModelFailure { usage: self.usage, ..failure }
     }
 
-    /// The whole reply.
-    ///
-    /// # Errors
-    /// When the end event has not come.
-    pub(crate) fn finish(mut self) -> Result<Reply, ModelFailure> {
+    fn reply(mut self) -> Result<Reply, ModelFailure> {
         if self.phase != Phase::Ended {
-            let text = "Anthropic's stream ended before its end event. The reply is incomplete and was not used.";
-            return Err(self.with_usage(failure(FailureKind::Transient, text)));
+            return Err(wire::cut_short(&self.provider, self.usage));
         }
         if self.stop.is_none() && self.blocks.iter().any(|block| block.closed == Closed::No) {
-            let text = "Anthropic's stream ended in the middle of a block. The reply is incomplete and was not used.";
+            let text = format!(
+                "{}'s stream ended in the middle of a block. The reply is incomplete and was not used.",
+                self.provider
+            );
             return Err(self.with_usage(failure(FailureKind::Transient, text)));
         }
         // Stable: a gateway that numbers every block 0 keeps the order in which they began.
@@ -222,8 +215,26 @@ impl Assembler {
     }
 
     fn malformed(&self, event: &str, why: &str) -> ModelFailure {
-        let text = format!("Anthropic's stream is malformed: a `{event}` event cannot be understood ({why}).");
-        self.with_usage(failure(FailureKind::Transient, text))
+        wire::malformed(&self.provider, event, why, self.usage)
+    }
+}
+
+impl Assembler for MessageAssembler {
+    fn event(&mut self, name: &str, data: &str, deltas: &mut Vec<Delta>) -> Result<(), ModelFailure> {
+        deltas.extend(self.take(name, data)?);
+        Ok(())
+    }
+
+    fn progress(&self) -> Progress {
+        if self.phase == Phase::Ended { Progress::Ended } else { Progress::Streaming }
+    }
+
+    fn usage(&self) -> Option<Usage> {
+        self.usage
+    }
+
+    fn finish(self: Box<Self>) -> Result<Reply, ModelFailure> {
+        self.reply()
     }
 }
 
@@ -319,24 +330,11 @@ impl GrowingBlock {
         // Some gateways send the whole input with the start of the block, and no deltas.
         let started = self.fields.get("input").filter(|input| *input != "null").unwrap_or("{}");
         let text = if streamed.trim().is_empty() { started } else { streamed.trim() };
-        let problem = match serde_json::from_str::<serde_json::Map<String, Value>>(text) {
-            Ok(map) if map.values().any(|value| is_deeper(value, MAX_DEPTH)) => {
-                format!("The arguments nest deeper than {MAX_DEPTH} levels.")
-            }
-            Ok(map) if self.closed == Closed::Yes => return (Arguments::Whole(map), text.to_owned()),
-            Ok(_) => "The call was cut off: its end never arrived.".to_owned(),
-            Err(problem) => format!("The arguments are not a whole JSON object: {problem}."),
-        };
-        (Arguments::Broken { text: text.to_owned(), problem }, "{}".to_owned())
-    }
-}
-
-fn is_deeper(value: &Value, levels: usize) -> bool {
-    let is_deep = |value: &Value| levels == 0 || is_deeper(value, levels - 1);
-    match value {
-        Value::Array(elements) => elements.iter().any(is_deep),
-        Value::Object(fields) => fields.values().any(is_deep),
-        _ => false,
+        let end = if self.closed == Closed::Yes { CallEnd::Seen } else { CallEnd::Missing };
+        match arguments::read(text, end) {
+            whole @ Arguments::Whole(_) => (whole, text.to_owned()),
+            broken @ Arguments::Broken { .. } => (broken, "{}".to_owned()),
+        }
     }
 }
 

@@ -11,7 +11,8 @@ use hames_protocol::{
 };
 use serde_json::{Map, Value, json};
 
-use super::effort::Effort;
+use crate::content::{CallIds, EMPTY, NO_CONTENT, NO_OUTPUT, arguments_text, is_blank, valid_name};
+use crate::effort::Effort;
 use crate::raw_json::Object;
 
 /// The field that marks the end of a cacheable prefix.
@@ -22,13 +23,11 @@ const MARKER: &str = r#","cache_control":{"type":"ephemeral"}"#;
 /// before and is where the cache is found. With the one in the head that is three of the four that are allowed.
 const MARKED_MESSAGES: usize = 2;
 
-/// Stands for a message or a result without content: the provider refuses empty and blank text.
-const NO_CONTENT: &str = "(no content)";
-const NO_OUTPUT: &str = "(no output)";
-const EMPTY: &str = "(empty)";
+/// The ids that the API accepts; the length is that of other providers.
+const CALL_IDS: CallIds = CallIds::Words(64);
 
 /// Writes everything that precedes the messages.
-pub(crate) fn encode_head(info: &ModelInfo, effort: Option<Effort>, head: &Head) -> Arc<str> {
+pub(super) fn encode_head(info: &ModelInfo, effort: Option<Effort>, head: &Head) -> Arc<str> {
     let mut text = format!(r#""model":{},"max_tokens":{},"stream":true"#, json!(info.name), info.output_tokens);
     if let Some(effort) = effort {
         text.push_str(&format!(r#","output_config":{{"effort":"{}"}}"#, effort.as_str()));
@@ -48,7 +47,7 @@ fn tool(spec: &ToolSpec) -> Value {
 }
 
 /// Writes one message for `model`.
-pub(crate) fn encode(model: &str, message: &Message) -> Encoded {
+pub(super) fn encode(model: &str, message: &Message) -> Encoded {
     match message {
         Message::User(blocks) => user_message(content(blocks, EMPTY)),
         Message::Results(results) => user_message(or_text(results.iter().map(tool_result).collect(), EMPTY)),
@@ -92,7 +91,7 @@ fn block(block: &Block) -> Option<Value> {
 fn tool_result(result: &WireResult) -> Value {
     let mut fields = Map::new();
     fields.insert("type".to_owned(), json!("tool_result"));
-    fields.insert("tool_use_id".to_owned(), json!(result.wire_id));
+    fields.insert("tool_use_id".to_owned(), json!(CALL_IDS.fit(&result.wire_id)));
     let mut blocks = content(&result.blocks, NO_OUTPUT);
     if result.status != Status::Ok {
         // The API's own message: "all content must be type `text` if `is_error` is true".
@@ -109,16 +108,22 @@ fn tool_result(result: &WireResult) -> Value {
 
 /// The blocks of an echoed reply, each as JSON text.
 fn assistant_blocks(model: &str, reply: &Reply, wire_ids: &[String]) -> Vec<String> {
+    let own = reply.dialect == Dialect::Anthropic;
     let mut wire_ids = wire_ids.iter();
     let mut blocks = Vec::new();
     let mut ends_in_reasoning = false;
     for part in &reply.parts {
+        let native = || part.native.as_str().to_owned();
         let echo = match &part.kind {
-            PartKind::Text(words) => (!is_blank(words)).then(|| echo(reply, part)),
+            PartKind::Text(words) if is_blank(words) => None,
+            PartKind::Text(words) => Some(if own { native() } else { text(words).to_string() }),
             // Signatures hold for one model only; a block may be left out, never altered.
-            PartKind::Reasoning { signed, .. } => (*signed && reply.model == model).then(|| echo(reply, part)),
-            PartKind::ToolCall(call) => Some(tool_use(reply, part, call, wire_ids.next())),
-            PartKind::Other => Some(echo(reply, part)),
+            PartKind::Reasoning { signed, .. } => (own && *signed && reply.model == model).then(native),
+            PartKind::ToolCall(call) => {
+                let id = wire_ids.next().or(call.provider_id.as_ref()).map_or("", String::as_str);
+                Some(tool_use(own.then_some(part), call, &CALL_IDS.fit(id)))
+            }
+            PartKind::Other => own.then(native),
         };
         if let Some(echo) = echo {
             ends_in_reasoning = matches!(part.kind, PartKind::Reasoning { .. });
@@ -147,46 +152,28 @@ fn without_trailing_whitespace(block: &str) -> Option<String> {
     Some(fields.to_native().ok()?.as_str().to_owned())
 }
 
-/// The bytes that the provider sent.
-fn echo(reply: &Reply, part: &Part) -> String {
-    match reply.dialect {
-        Dialect::Anthropic => part.native.as_str().to_owned(),
-    }
-}
-
-/// A call as received, but for an id that would repeat, a name that the API refuses, and arguments that are no object.
-fn tool_use(reply: &Reply, part: &Part, call: &RawCall, wire_id: Option<&String>) -> String {
-    let native = echo(reply, part);
-    let id = wire_id.filter(|id| call.provider_id.as_ref() != Some(id));
+/// A call as received, but for an id that would repeat, a name that the API refuses, and arguments that are no object;
+/// one of another dialect is written anew.
+fn tool_use(own: Option<&Part>, call: &RawCall, id: &str) -> String {
     let name = valid_name(&call.name);
-    let broken = matches!(call.arguments, Arguments::Broken { .. });
-    if id.is_none() && name == call.name && !broken {
-        return native;
-    }
-    let Ok(mut fields) = Object::parse(&native) else { return native };
-    if let Some(id) = id {
+    let Some(mut fields) = own.and_then(|part| Object::parse(part.native.as_str()).ok()) else {
+        let (id, name, input) = (json!(id), json!(name), arguments_text(call));
+        return format!(r#"{{"type":"tool_use","id":{id},"name":{name},"input":{input}}}"#);
+    };
+    if call.provider_id.as_deref() != Some(id) {
         fields.set("id", json!(id).to_string());
     }
-    fields.set("name", json!(name).to_string());
-    if broken {
+    if name != call.name {
+        fields.set("name", json!(name).to_string());
+    }
+    if matches!(call.arguments, Arguments::Broken { .. }) {
         fields.set("input", "{}");
     }
-    fields.to_native().map_or(native, |native| native.as_str().to_owned())
-}
-
-/// A tool name that the API accepts (`[A-Za-z0-9_-]{1,64}`): models invent others.
-fn valid_name(name: &str) -> String {
-    let valid = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    let name: String = name.chars().take(64).map(|c| if valid(c) { c } else { '_' }).collect();
-    if name.is_empty() { "unnamed".to_owned() } else { name }
-}
-
-fn is_blank(text: &str) -> bool {
-    text.trim().is_empty()
+    fields.to_string()
 }
 
 /// Joins head and messages to the request body and puts the cache markers in.
-pub(crate) fn join(request: &Request) -> String {
+pub(super) fn join(request: &Request) -> String {
     let marked = request.messages.iter().enumerate().filter(|(_, message)| message.marker_at.is_some());
     let first_marked = marked.rev().nth(MARKED_MESSAGES - 1).map_or(0, |(index, _)| index);
     let size: usize = request.messages.iter().map(|message| message.body.len() + 1).sum();

@@ -4,7 +4,6 @@
 //! histories are well formed.
 
 mod checked;
-mod events;
 mod file;
 mod keys;
 mod model;
@@ -12,6 +11,7 @@ mod playback;
 pub mod police;
 mod reply;
 mod server;
+mod stream;
 
 pub use file::{Script, ScriptProblem};
 pub use model::Scripted;

@@ -14,17 +14,18 @@ use hames_protocol::{
 use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
-use super::playback::{Act, Answer, Playback};
+use super::playback::{Act, Answer, Playback, Target};
 use super::{Script, ScriptProblem};
-use crate::anthropic::assemble::Assembler;
-use crate::anthropic::encode;
-use crate::anthropic::failure::{failure, from_answer};
+use crate::anthropic::AnthropicWire;
+use crate::failure::{Source, failure, from_answer};
 use crate::sse::Decoder;
+use crate::wire::{Progress, Wire};
 
 /// A model that gives the replies of a script: attempt N of the session gets reply N.
 #[derive(Debug, Clone)]
 pub struct Scripted {
     info: ModelInfo,
+    source: Source,
     playback: Playback,
 }
 
@@ -47,7 +48,9 @@ impl Scripted {
             output_tokens: script.output_tokens,
             price: script.price,
         };
-        Self { info, playback: Playback::new(Arc::new(script)) }
+        let provider = format!("The script {}", script.name);
+        let source = Source { provider, key: "the script".to_owned(), base_url: "the script".to_owned() };
+        Self { info, source, playback: Playback::new(Arc::new(script), Dialect::Anthropic) }
     }
 
     async fn attempt(&self, request: Request, on_delta: &(dyn Fn(Delta) + Send + Sync)) -> Result<Reply, ModelFailure> {
@@ -55,7 +58,7 @@ impl Scripted {
         if position >= self.playback.script.replies.len() {
             return Err(failure(FailureKind::Setup, self.playback.script.exhausted()));
         }
-        let (_, answer) = self.playback.answer(position, encode::join(&request).as_bytes());
+        let (_, answer) = self.playback.answer(position, AnthropicWire.join(&request).as_bytes(), Target::BODY);
         if answer.is_silent() {
             return std::future::pending().await;
         }
@@ -65,8 +68,8 @@ impl Scripted {
 
     /// Reads the stream as the client reads it from a socket.
     async fn read(&self, answer: Answer, on_delta: &(dyn Fn(Delta) + Send + Sync)) -> Result<Reply, ModelFailure> {
-        let mut assembler = Assembler::new(&self.info.name);
-        let (mut decoder, mut events) = (Decoder::default(), Vec::new());
+        let mut assembler = AnthropicWire.assembler(&self.source.provider, &self.info.name);
+        let (mut decoder, mut events, mut deltas) = (Decoder::default(), Vec::new(), Vec::new());
         for act in answer.acts {
             match act {
                 Act::Wait(ms) => pass(ms).await,
@@ -74,15 +77,14 @@ impl Scripted {
                 Act::Close => break,
                 Act::Send(chunk) => decoder.feed(&chunk, &mut events).map_err(|problem| {
                     let text = format!("The stream of the script {} cannot be read: {problem}.", self.info.name);
-                    assembler.with_usage(failure(FailureKind::Transient, text))
+                    ModelFailure { usage: assembler.usage(), ..failure(FailureKind::Transient, text) }
                 })?,
             }
             for event in events.drain(..) {
-                if let Some(delta) = assembler.event(&event.name, &event.data)? {
-                    on_delta(delta);
-                }
+                assembler.event(&event.name, &event.data, &mut deltas)?;
+                deltas.drain(..).for_each(on_delta);
             }
-            if assembler.is_ended() {
+            if assembler.progress() == Progress::Ended {
                 break;
             }
         }
@@ -105,8 +107,7 @@ impl Scripted {
             .filter_map(|(name, value)| Some((HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?)))
             .collect();
         let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let source = format!("The script {}", self.info.name);
-        from_answer(&source, status, &headers, &String::from_utf8_lossy(&body))
+        from_answer(&self.source, &self.source.provider, status, &headers, &String::from_utf8_lossy(&body))
     }
 }
 
@@ -122,11 +123,11 @@ impl Model for Scripted {
     }
 
     fn encode_head(&self, head: &Head) -> Arc<str> {
-        encode::encode_head(&self.info, None, head)
+        AnthropicWire.encode_head(&self.info, None, head)
     }
 
     fn encode(&self, message: &Message) -> Encoded {
-        encode::encode(&self.info.name, message)
+        AnthropicWire.encode(&self.info.name, message)
     }
 
     fn send<'a>(

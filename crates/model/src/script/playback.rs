@@ -6,18 +6,45 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde_json::{Value, json};
+use hames_protocol::Dialect;
+use serde_json::Value;
 
 use super::Script;
-use super::events::{Envelope, Event, message, stream};
 use super::police::{self, Issued};
 use super::reply::{Cut, Fault, ScriptedReply};
+use super::stream::{self, Envelope, Event, UsageAsked};
 
 /// A script, ready to answer requests.
 #[derive(Debug, Clone)]
 pub(super) struct Playback {
     pub(super) script: Arc<Script>,
+    pub(super) dialect: Dialect,
     issued: Arc<Issued>,
+}
+
+/// What the address of a request says, where the dialect puts it there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Target<'a> {
+    /// The model; none where the body names it.
+    pub(super) model: Option<&'a str>,
+    /// The form of the answer.
+    pub(super) form: Form,
+}
+
+/// In which form a request wants its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// As its body says.
+    AsAsked,
+    /// As a stream of events.
+    Stream,
+    /// As one message.
+    Whole,
+}
+
+impl Target<'_> {
+    /// The body says everything.
+    pub(super) const BODY: Self = Self { model: None, form: Form::AsAsked };
 }
 
 /// An HTTP response, in the order in which things happen.
@@ -56,39 +83,118 @@ pub(super) enum Taken {
 }
 
 impl Playback {
-    pub(super) fn new(script: Arc<Script>) -> Self {
+    pub(super) fn new(script: Arc<Script>, dialect: Dialect) -> Self {
         let issued = Arc::new(Issued::by(&script));
-        Self { script, issued }
+        Self { script, dialect, issued }
     }
 
     /// Answers a request body with the reply at `position`, counted from 0.
-    pub(super) fn answer(&self, position: usize, body: &[u8]) -> (Taken, Answer) {
-        let request = match police::check(body, &self.issued) {
+    pub(super) fn answer(&self, position: usize, body: &[u8], target: Target<'_>) -> (Taken, Answer) {
+        let request = match police::check_as(self.dialect, body, target.model, &self.issued) {
             Ok(request) => request,
             Err(violation) => {
-                return (Taken::Refused, Answer::error(violation.status, violation.kind, &violation.message));
+                return (Taken::Refused, self.error(violation.status, violation.kind, &violation.message));
             }
         };
         let Some(reply) = self.script.replies.get(position) else {
-            return (Taken::Refused, Answer::error(400, "invalid_request_error", &self.script.exhausted()));
+            return (Taken::Refused, self.error(400, police::rejection(self.dialect), &self.script.exhausted()));
         };
-        let envelope = Envelope { position, model: request.get("model").and_then(Value::as_str).unwrap_or_default() };
-        let mut answer = match request.get("stream") {
-            Some(Value::Bool(true)) => streamed(reply, &envelope),
-            _ => whole(reply, &envelope),
+        let model = target.model.or_else(|| request.get("model").and_then(Value::as_str)).unwrap_or_default();
+        let asked = request.pointer("/stream_options/include_usage") == Some(&Value::Bool(true));
+        let envelope = Envelope { position, model, usage: if asked { UsageAsked::Yes } else { UsageAsked::No } };
+        let streams = match target.form {
+            Form::AsAsked => request.get("stream") == Some(&Value::Bool(true)),
+            Form::Stream => true,
+            Form::Whole => false,
         };
+        let mut answer = if streams { self.streamed(reply, &envelope) } else { self.whole(reply, &envelope) };
         answer.headers.push(("request-id".to_owned(), format!("req_script_{:04}", position + 1)));
         (Taken::Accepted, answer)
+    }
+
+    /// The provider's error body.
+    pub(super) fn error(&self, status: u16, kind: &str, message: &str) -> Answer {
+        let body = stream::error_body(self.dialect, status, kind, message);
+        Answer::body(status, "application/json", body.to_string())
+    }
+
+    fn whole(&self, reply: &ScriptedReply, envelope: &Envelope<'_>) -> Answer {
+        let body = || stream::message(self.dialect, reply, envelope).to_string();
+        let mut answer = match &reply.fault {
+            None | Some(Fault::Empty) => Answer::body(200, "application/json", body()),
+            Some(Fault::Status { status, headers, body }) => self.status_fault(*status, headers, body.as_deref()),
+            Some(Fault::Error { kind, message, .. }) => self.error(status_of(kind), kind, message),
+            Some(Fault::NonSse { body }) => Answer::body(200, "text/html; charset=utf-8", body.clone()),
+            Some(Fault::Hang { .. }) => Answer::silence(),
+            Some(Fault::Cut(cut)) => {
+                let mut answer = Answer::body(200, "application/json", body());
+                let bytes = match cut {
+                    Cut::AfterBytes(bytes) => *bytes,
+                    // A whole message has no events; half of it is as good a place as any.
+                    Cut::AfterEvents(_) => body().len() / 2,
+                };
+                close_after(&mut answer.acts, bytes);
+                answer
+            }
+        };
+        answer.delay_ms = reply.pace.delay_ms;
+        answer
+    }
+
+    fn streamed(&self, reply: &ScriptedReply, envelope: &Envelope<'_>) -> Answer {
+        let mut events = stream::stream(self.dialect, reply, envelope);
+        let ending = match &reply.fault {
+            Some(Fault::Status { status, headers, body }) => {
+                let answer = self.status_fault(*status, headers, body.as_deref());
+                return Answer { delay_ms: reply.pace.delay_ms, ..answer };
+            }
+            Some(Fault::NonSse { body }) => {
+                let answer = Answer::body(200, "text/html; charset=utf-8", body.clone());
+                return Answer { delay_ms: reply.pace.delay_ms, ..answer };
+            }
+            Some(Fault::Hang { after_events: None }) => return Answer::silence(),
+            Some(Fault::Hang { after_events: Some(count) }) => {
+                events.truncate(*count);
+                Some(Act::Hang)
+            }
+            Some(Fault::Cut(Cut::AfterEvents(count))) => {
+                events.truncate(*count);
+                Some(Act::Close)
+            }
+            Some(Fault::Error { kind, message, after_events }) => {
+                events.truncate(*after_events);
+                events.push(stream::error_event(self.dialect, kind, message));
+                None
+            }
+            Some(Fault::Empty | Fault::Cut(Cut::AfterBytes(_))) | None => None,
+        };
+        let mut acts = chunks(&events, reply);
+        if let Some(Fault::Cut(Cut::AfterBytes(bytes))) = &reply.fault {
+            close_after(&mut acts, *bytes);
+        }
+        // A hang right at the start still answers with a head; only silence does not.
+        acts.push_front(Act::Wait(reply.pace.delay_ms));
+        acts.extend(ending);
+        Answer { acts, ..Answer::body(200, "text/event-stream; charset=utf-8", String::new()) }
+    }
+
+    fn status_fault(&self, status: u16, headers: &[(String, String)], body: Option<&str>) -> Answer {
+        let known = ERRORS.iter().find(|(known, ..)| *known == status);
+        let (kind, message) = known.map_or(("api_error", "Internal server error"), |(_, kind, words)| (*kind, *words));
+        let kind = police::error_kind(self.dialect, status, kind);
+        let mut answer = self.error(status, kind, message);
+        if let Some(body) = body {
+            answer.acts = VecDeque::from([Act::Send(Bytes::from(body.to_owned()))]);
+        }
+        for (name, value) in headers {
+            answer.headers.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
+            answer.headers.push((name.clone(), value.clone()));
+        }
+        answer
     }
 }
 
 impl Answer {
-    /// The provider's error body.
-    pub(super) fn error(status: u16, kind: &str, message: &str) -> Self {
-        let body = json!({"type": "error", "error": {"type": kind, "message": message}});
-        Self::body(status, "application/json", body.to_string())
-    }
-
     fn body(status: u16, content_type: &str, body: String) -> Self {
         Self {
             status,
@@ -114,66 +220,6 @@ impl Answer {
     fn silence() -> Self {
         Self { acts: VecDeque::from([Act::Hang]), ..Self::body(200, "text/event-stream", String::new()) }
     }
-}
-
-fn whole(reply: &ScriptedReply, envelope: &Envelope<'_>) -> Answer {
-    let body = || message(reply, envelope).to_string();
-    let mut answer = match &reply.fault {
-        None | Some(Fault::Empty) => Answer::body(200, "application/json", body()),
-        Some(Fault::Status { status, headers, body }) => status_fault(*status, headers, body.as_deref()),
-        Some(Fault::Error { kind, message, .. }) => Answer::error(status_of(kind), kind, message),
-        Some(Fault::NonSse { body }) => Answer::body(200, "text/html; charset=utf-8", body.clone()),
-        Some(Fault::Hang { .. }) => Answer::silence(),
-        Some(Fault::Cut(cut)) => {
-            let mut answer = Answer::body(200, "application/json", body());
-            let bytes = match cut {
-                Cut::AfterBytes(bytes) => *bytes,
-                // A whole message has no events; half of it is as good a place as any.
-                Cut::AfterEvents(_) => body().len() / 2,
-            };
-            close_after(&mut answer.acts, bytes);
-            answer
-        }
-    };
-    answer.delay_ms = reply.pace.delay_ms;
-    answer
-}
-
-fn streamed(reply: &ScriptedReply, envelope: &Envelope<'_>) -> Answer {
-    let mut events = stream(reply, envelope);
-    let ending = match &reply.fault {
-        Some(Fault::Status { status, headers, body }) => {
-            let answer = status_fault(*status, headers, body.as_deref());
-            return Answer { delay_ms: reply.pace.delay_ms, ..answer };
-        }
-        Some(Fault::NonSse { body }) => {
-            let answer = Answer::body(200, "text/html; charset=utf-8", body.clone());
-            return Answer { delay_ms: reply.pace.delay_ms, ..answer };
-        }
-        Some(Fault::Hang { after_events: None }) => return Answer::silence(),
-        Some(Fault::Hang { after_events: Some(count) }) => {
-            events.truncate(*count);
-            Some(Act::Hang)
-        }
-        Some(Fault::Cut(Cut::AfterEvents(count))) => {
-            events.truncate(*count);
-            Some(Act::Close)
-        }
-        Some(Fault::Error { kind, message, after_events }) => {
-            events.truncate(*after_events);
-            events.push(Event::error(kind, message));
-            None
-        }
-        Some(Fault::Empty | Fault::Cut(Cut::AfterBytes(_))) | None => None,
-    };
-    let mut acts = chunks(&events, reply);
-    if let Some(Fault::Cut(Cut::AfterBytes(bytes))) = &reply.fault {
-        close_after(&mut acts, *bytes);
-    }
-    // A hang right at the start still answers with a head; only silence does not.
-    acts.push_front(Act::Wait(reply.pace.delay_ms));
-    acts.extend(ending);
-    Answer { acts, ..Answer::body(200, "text/event-stream; charset=utf-8", String::new()) }
 }
 
 fn chunks(events: &[Event], reply: &ScriptedReply) -> VecDeque<Act> {
@@ -234,20 +280,6 @@ const ERRORS: [(u16, &str, &str); 10] = [
     (504, "timeout_error", "The request timed out."),
     (529, "overloaded_error", "Overloaded"),
 ];
-
-fn status_fault(status: u16, headers: &[(String, String)], body: Option<&str>) -> Answer {
-    let known = ERRORS.iter().find(|(known, ..)| *known == status);
-    let (kind, message) = known.map_or(("api_error", "Internal server error"), |(_, kind, message)| (kind, message));
-    let mut answer = Answer::error(status, kind, message);
-    if let Some(body) = body {
-        answer.acts = VecDeque::from([Act::Send(Bytes::from(body.to_owned()))]);
-    }
-    for (name, value) in headers {
-        answer.headers.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
-        answer.headers.push((name.clone(), value.clone()));
-    }
-    answer
-}
 
 fn status_of(kind: &str) -> u16 {
     ERRORS.iter().find(|(_, known, _)| *known == kind).map_or(500, |(status, ..)| *status)

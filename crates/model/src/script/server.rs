@@ -1,4 +1,4 @@
-//! A script served over real HTTP as `POST /v1/messages`, beneath any path prefix.
+//! A script served over real HTTP as a provider of one dialect, beneath any path prefix.
 //!
 //! One HTTP chunk is written for each act of an answer, so that chunk edges fall where the script puts them. Anyone
 //! on the machine may connect: bind it to a loopback address.
@@ -13,18 +13,20 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use hames_protocol::Dialect;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, Incoming};
 use hyper::header::HeaderMap;
 use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Sleep;
 
 use super::Script;
-use super::playback::{Act, Answer, Playback, Taken};
+use super::playback::{Act, Answer, Form, Playback, Taken, Target};
+use super::police;
 
 /// The largest request that the API takes: 32 MB, <https://docs.claude.com/en/api/errors#request-size-limits>.
 const MAX_REQUEST_BYTES: usize = 32 * 1024 * 1024;
@@ -60,15 +62,23 @@ struct Shared {
 }
 
 impl ScriptServer {
-    /// Serves `script` at `address` from now on; port 0 takes a free one. Must be called within a tokio runtime.
+    /// Serves `script` in the Anthropic dialect; see [`Self::bind_as`].
     ///
     /// # Errors
     /// When the address cannot be bound.
     pub async fn bind(script: Script, address: SocketAddr) -> io::Result<Self> {
+        Self::bind_as(Dialect::Anthropic, script, address).await
+    }
+
+    /// Serves `script` at `address` from now on; port 0 takes a free one. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// When the address cannot be bound.
+    pub async fn bind_as(dialect: Dialect, script: Script, address: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
-            playback: Playback::new(Arc::new(script)),
+            playback: Playback::new(Arc::new(script), dialect),
             next: Mutex::new(0),
             received: Mutex::default(),
             hang_ups: AtomicUsize::new(0),
@@ -148,7 +158,7 @@ async fn serve(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Respon
     let (head, body) = request.into_parts();
     let body = read(body).await;
     let place = shared.note(head.uri.path(), &head.headers, body.clone().unwrap_or_default());
-    let answer = answer(&shared, &head.method, head.uri.path(), &head.headers, body);
+    let answer = answer(&shared, &head.method, &head.uri, &head.headers, body);
     let mut open = OpenAnswer { shared: Arc::clone(&shared), at_end: false };
     if answer.is_silent() {
         std::future::pending::<()>().await;
@@ -163,7 +173,8 @@ async fn serve(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Respon
     let playing = Playing { acts: answer.acts, pause: None, flush: Flush::Done, open };
     // Only a header from the script can be invalid; the reply then goes without any.
     Ok(response.body(playing).unwrap_or_else(|error| {
-        let refusal = Answer::error(500, "api_error", &format!("The script's headers cannot be sent: {error}."));
+        let words = format!("The script's headers cannot be sent: {error}.");
+        let refusal = shared.playback.error(500, "api_error", &words);
         let open = OpenAnswer { shared, at_end: false };
         Response::new(Playing { acts: refusal.acts, pause: None, flush: Flush::Done, open })
     }))
@@ -183,32 +194,81 @@ async fn read(mut body: Incoming) -> Option<Bytes> {
     (length <= MAX_REQUEST_BYTES).then(|| bytes.freeze())
 }
 
-/// Checks in the order of the API: path, key, version, size, and then the body.
-fn answer(shared: &Shared, method: &Method, path: &str, headers: &HeaderMap, body: Option<Bytes>) -> Answer {
-    let has = |name: &str| headers.get(name).is_some_and(|value| !value.is_empty());
-    if !path.ends_with("/v1/messages") {
-        return Answer::error(404, "not_found_error", "Not found");
-    }
+/// Checks in the order of the APIs: path, key, version, size, and then the body.
+fn answer(shared: &Shared, method: &Method, uri: &Uri, headers: &HeaderMap, body: Option<Bytes>) -> Answer {
+    let playback = &shared.playback;
+    let refusal = |status, kind: &'static str, words: &str| {
+        playback.error(status, police::error_kind(playback.dialect, status, kind), words)
+    };
+    let Some(target) = target(playback.dialect, uri) else {
+        return refusal(404, "not_found_error", "Not found");
+    };
     if method != Method::POST {
-        return Answer::error(405, "invalid_request_error", "Method Not Allowed");
+        return refusal(405, "invalid_request_error", "Method Not Allowed");
     }
-    // A key comes in either header: newer official clients send it as a bearer token.
-    if !has("x-api-key") && !has("authorization") {
-        return Answer::error(401, "authentication_error", "x-api-key header is required");
-    }
-    if !has("anthropic-version") {
-        return Answer::error(400, "invalid_request_error", "anthropic-version: header is required");
+    if let Some((status, kind, words)) = missing_header(playback.dialect, uri, headers) {
+        return refusal(status, kind, words);
     }
     let Some(body) = body else {
-        return Answer::error(413, "request_too_large", "Request exceeds the maximum size");
+        return refusal(413, "request_too_large", "Request exceeds the maximum size");
     };
     if let Some(position) = named_position(headers) {
-        return shared.playback.answer(position, &body).1;
+        return playback.answer(position, &body, target).1;
     }
     let mut next = shared.next.lock().unwrap_or_else(PoisonError::into_inner);
-    let (taken, answer) = shared.playback.answer(*next, &body);
+    let (taken, answer) = playback.answer(*next, &body, target);
     *next += usize::from(taken == Taken::Accepted);
     answer
+}
+
+/// What a path asks for; none where the dialect has no such path.
+fn target(dialect: Dialect, uri: &Uri) -> Option<Target<'_>> {
+    let path = uri.path();
+    let ending = match dialect {
+        Dialect::Anthropic => "/v1/messages",
+        Dialect::OpenAi => "/responses",
+        Dialect::OpenAiChat => "/chat/completions",
+        Dialect::Gemini => {
+            let (model, method) = path.rsplit_once("/models/")?.1.split_once(':')?;
+            let form = match method {
+                "streamGenerateContent" => Form::Stream,
+                "generateContent" => Form::Whole,
+                _ => return None,
+            };
+            return Some(Target { model: Some(model), form });
+        }
+    };
+    path.ends_with(ending).then_some(Target::BODY)
+}
+
+/// The header that is missing, as the provider tells of it.
+fn missing_header(dialect: Dialect, uri: &Uri, headers: &HeaderMap) -> Option<(u16, &'static str, &'static str)> {
+    let has = |name: &str| headers.get(name).is_some_and(|value| !value.is_empty());
+    match dialect {
+        // A key comes in either header: newer official clients send it as a bearer token.
+        Dialect::Anthropic if !has("x-api-key") && !has("authorization") => {
+            Some((401, "authentication_error", "x-api-key header is required"))
+        }
+        Dialect::Anthropic if !has("anthropic-version") => {
+            Some((400, "invalid_request_error", "anthropic-version: header is required"))
+        }
+        Dialect::OpenAi | Dialect::OpenAiChat if !has("authorization") => {
+            Some((401, "invalid_request_error", "You didn't provide an API key."))
+        }
+        Dialect::Gemini if !has("x-goog-api-key") && !uri.query().unwrap_or_default().contains("key=") => Some((
+            403,
+            "permission_error",
+            "Method doesn't allow unregistered callers (callers without established identity).",
+        )),
+        Dialect::Gemini if uri.path().ends_with(":streamGenerateContent") && !asks_for_events(uri) => {
+            Some((400, "invalid_request_error", "This server streams events only: ask with alt=sse."))
+        }
+        _ => None,
+    }
+}
+
+fn asks_for_events(uri: &Uri) -> bool {
+    uri.query().unwrap_or_default().split('&').any(|pair| pair == "alt=sse")
 }
 
 /// The position in `Idempotency-Key: SESSION/N`: attempt N gets reply N, counted from 1.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hames_model::{Anthropic, AnthropicConfig};
+use hames_model::{Client, ClientConfig};
 use hames_protocol::port::Model;
 use hames_protocol::{AttemptNo, Block, Head, Message, Request, SessionId};
 
@@ -28,7 +28,7 @@ async fn a_hundred_cancelled_attempts_leave_no_connection_behind() {
     let yaml: Vec<&str> = hangs.into_iter().cycle().take(100).chain(["{text: done}"]).collect();
     let server = serve(&format!("[{}]", yaml.join(","))).await;
     let base_url = Some(server.base_url());
-    let client = Anthropic::new(AnthropicConfig { base_url, ..AnthropicConfig::new("any", "any") }).unwrap();
+    let client = Client::new(ClientConfig { base_url, ..ClientConfig::anthropic("any", "any") }).unwrap();
     for attempt in 1..=100 {
         let arrived = server.received().len();
         let sending = client.send(request_of(&client, attempt), &|_| {});
@@ -48,7 +48,7 @@ async fn a_hundred_cancelled_attempts_leave_no_connection_behind() {
     client.send(request_of(&client, 101), &|_| {}).await.unwrap();
 }
 
-fn request_of(client: &Anthropic, attempt: u32) -> Request {
+fn request_of(client: &Client, attempt: u32) -> Request {
     Request {
         head: client.encode_head(&Head { system: "s".to_owned(), tools: Vec::new() }),
         messages: vec![client.encode(&Message::User(vec![Block::text("a")]))],

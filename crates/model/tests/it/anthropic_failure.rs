@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hames_model::{Anthropic, AnthropicConfig};
+use hames_model::{Client, ClientConfig};
 use hames_protocol::FailureKind;
 use hames_protocol::port::Model;
 
@@ -52,7 +52,7 @@ async fn a_prompt_that_is_too_long_stays_rejected() {
 #[tokio::test]
 async fn any_body_is_told_bounded_and_on_one_line() {
     for (body, told) in [
-        ("<html>\r\n<body>\u{1b}[31m502   Bad\u{7}Gateway</body>", "<html> <body> [31m502 Bad Gateway</body>"),
+        ("<html>\r\n<body>\u{1b}[31m502   Bad\u{7}Gateway</body>", "a web page: [31m502 Bad Gateway"),
         (r#"{"error":"no such route"}"#, "no such route"),
         (r#"{"message":"proxy says no"}"#, "proxy says no"),
         (r#"{"detail":"not here"}"#, "not here"),
@@ -99,13 +99,13 @@ async fn an_echoed_key_goes_no_further() {
 async fn the_users_own_headers_are_sent_and_their_values_go_no_further() {
     let served = Served::new(vec![Answer::status(500, "", "who is Bearer canary-4711?")]).await;
     let headers = vec![("x-gateway".to_owned(), "Bearer canary-4711".to_owned())];
-    let config = AnthropicConfig { headers, base_url: Some(served.url.clone()), ..AnthropicConfig::new(MODEL, KEY) };
-    let failure = ask(&Anthropic::new(config).unwrap()).await.0.unwrap_err();
+    let config = ClientConfig { headers, base_url: Some(served.url.clone()), ..ClientConfig::anthropic(MODEL, KEY) };
+    let failure = ask(&Client::new(config).unwrap()).await.0.unwrap_err();
     assert_eq!(served.requests()[0].header("x-gateway"), Some("Bearer canary-4711"));
     assert!(failure.message.contains("who is [key]?"), "{failure}");
     for (name, value) in [("not a word", "x"), ("x-a", "two\nlines")] {
         let headers = vec![(name.to_owned(), value.to_owned())];
-        let problem = Anthropic::new(AnthropicConfig { headers, ..AnthropicConfig::new(MODEL, KEY) }).err().unwrap();
+        let problem = Client::new(ClientConfig { headers, ..ClientConfig::anthropic(MODEL, KEY) }).err().unwrap();
         assert!(problem.message.contains(name) && !problem.message.contains("lines"), "{problem}");
     }
 }
@@ -185,7 +185,7 @@ async fn a_redirect_is_not_followed() {
 
 #[tokio::test]
 async fn silence_is_not_waited_for_without_end() {
-    let short = |config: &mut AnthropicConfig| config.idle_timeout = Duration::from_millis(300);
+    let short = |config: &mut ClientConfig| config.idle_timeout = Duration::from_millis(300);
     let mid_stream = Answer::stream(sse(&[START])).ending(End::Silent);
     let before_headers = Answer { head: String::new(), chunks: Vec::new(), end: End::Silent };
     let error_body = Answer::status(529, "", "Overl").ending(End::Silent);
@@ -218,7 +218,7 @@ async fn a_server_that_is_not_there_is_named_with_the_cause() {
     let url = format!("http://user:{KEY}@{}", listener.local_addr().unwrap());
     drop(listener);
     let host = url.split('@').nth(1).unwrap().to_owned();
-    let client = Anthropic::new(AnthropicConfig { base_url: Some(url), ..AnthropicConfig::new(MODEL, KEY) }).unwrap();
+    let client = Client::new(ClientConfig { base_url: Some(url), ..ClientConfig::anthropic(MODEL, KEY) }).unwrap();
     let failure = ask(&client).await.0.unwrap_err();
     assert_eq!(failure.kind, FailureKind::Transient);
     assert!(failure.message.contains(&host) && failure.message.contains("refused"), "{failure}");
@@ -236,6 +236,6 @@ async fn a_connection_that_closes_without_an_answer_may_be_retried() {
 #[tokio::test]
 async fn a_word_that_is_too_short_for_a_key_is_left_in_the_text() {
     let served = Served::new(vec![Answer::status(401, JSON, "{}")]).await;
-    let (result, _) = ask(&served.client_with(|config| config.key = "k".to_owned())).await;
+    let (result, _) = ask(&served.client_with(|config| config.key = Some("k".to_owned()))).await;
     assert!(result.unwrap_err().message.contains("Check the API key"));
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hames_model::{Anthropic, AnthropicConfig, Effort};
+use hames_model::{Client, ClientConfig, Effort};
 use hames_protocol::port::Model;
 use hames_protocol::{
     Arguments, Block, Dialect, FailureKind, Head, Message, Native, Part, PartKind, RawCall, Reply, Status, StopReason,
@@ -15,8 +15,8 @@ use crate::served::{Answer, KEY, MODEL, Served, hello, request, text_reply};
 
 const MARKER: &str = r#","cache_control":{"type":"ephemeral"}"#;
 
-fn client() -> Anthropic {
-    Anthropic::new(AnthropicConfig::new(MODEL, KEY)).unwrap()
+fn client() -> Client {
+    Client::new(ClientConfig::anthropic(MODEL, KEY)).unwrap()
 }
 
 fn encoded(message: &Message) -> Value {
@@ -76,13 +76,13 @@ async fn every_form_of_base_url_leads_to_the_endpoint() {
 #[test]
 fn a_base_url_that_is_none_is_told_with_the_remedy() {
     for base in ["localhost:8080", "ftp://host", "/v1", "http://"] {
-        let config = AnthropicConfig { base_url: Some(base.to_owned()), ..AnthropicConfig::new(MODEL, KEY) };
-        let failure = Anthropic::new(config).err().unwrap();
+        let config = ClientConfig { base_url: Some(base.to_owned()), ..ClientConfig::anthropic(MODEL, KEY) };
+        let failure = Client::new(config).err().unwrap();
         assert_eq!(failure.kind, FailureKind::Setup);
         assert!(failure.message.contains(base) && failure.message.contains("https://api.anthropic.com"), "{failure}");
     }
     assert!(
-        Anthropic::new(AnthropicConfig { base_url: Some(" ".to_owned()), ..AnthropicConfig::new(MODEL, KEY) }).is_ok()
+        Client::new(ClientConfig { base_url: Some(" ".to_owned()), ..ClientConfig::anthropic(MODEL, KEY) }).is_ok()
     );
 }
 
@@ -91,11 +91,11 @@ fn a_key_that_no_header_can_carry_is_told_without_showing_it() {
     for (key, cause) in
         [("sk-secret\n", "line end"), ("sk-secret\u{e9}", "character"), ("sk secret", "blank"), ("", "empty")]
     {
-        let failure = Anthropic::new(AnthropicConfig::new(MODEL, key)).err().unwrap();
+        let failure = Client::new(ClientConfig::anthropic(MODEL, key)).err().unwrap();
         assert_eq!(failure.kind, FailureKind::Credential);
         assert!(failure.message.contains(cause) && !failure.message.contains("secret"), "{failure}");
     }
-    assert!(!format!("{:?}", AnthropicConfig::new(MODEL, KEY)).contains(KEY));
+    assert!(!format!("{:?}", ClientConfig::anthropic(MODEL, KEY)).contains(KEY));
 }
 
 #[tokio::test]
@@ -142,7 +142,7 @@ fn the_head_holds_everything_before_the_messages_in_a_fixed_order() {
 #[test]
 fn the_effort_is_asked_for_in_the_head_and_only_when_it_was_named() {
     let head = |effort| {
-        let client = Anthropic::new(AnthropicConfig { effort, ..AnthropicConfig::new(MODEL, KEY) }).unwrap();
+        let client = Client::new(ClientConfig { effort, ..ClientConfig::anthropic(MODEL, KEY) }).unwrap();
         client.encode_head(&Head { system: String::new(), tools: Vec::new() })
     };
     for (effort, name) in [(Effort::Low, "low"), (Effort::Medium, "medium"), (Effort::High, "high")] {

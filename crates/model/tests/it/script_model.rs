@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use hames_model::script::{Script, ScriptServer, Scripted};
-use hames_model::{Anthropic, AnthropicConfig};
+use hames_model::{Client, ClientConfig};
 use hames_protocol::port::Model;
 use hames_protocol::{
     Arguments, AttemptNo, Block, Delta, FailureKind, Head, Message, ModelFailure, PartKind, Reply, Request, SessionId,
@@ -46,8 +46,7 @@ async fn ask_over_http(yaml: &str, attempt: u32) -> Attempt {
     let script = Script::from_yaml("demo.yaml", yaml).unwrap();
     let server = ScriptServer::bind(script, "127.0.0.1:0".parse().unwrap()).await.unwrap();
     let base_url = Some(format!("{}/some/prefix", server.base_url()));
-    let client =
-        Anthropic::new(AnthropicConfig { base_url, ..AnthropicConfig::new("demo.yaml", "sk-scripted") }).unwrap();
+    let client = Client::new(ClientConfig { base_url, ..ClientConfig::anthropic("demo.yaml", "sk-scripted") }).unwrap();
     ask(&client, attempt, &[prompt()]).await
 }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hames_model::{Anthropic, AnthropicConfig};
+use hames_model::{Client, ClientConfig, preset};
 use hames_protocol::port::Model;
 use hames_protocol::{AttemptNo, Block, Delta, Head, Message, ModelFailure, Reply, Request, SessionId};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -115,15 +115,23 @@ impl Served {
         Self { url, seen, task }
     }
 
-    pub(crate) fn client(&self) -> Anthropic {
+    pub(crate) fn client(&self) -> Client {
         self.client_with(|_| {})
     }
 
-    pub(crate) fn client_with(&self, change: impl FnOnce(&mut AnthropicConfig)) -> Anthropic {
-        let mut config = AnthropicConfig::new(MODEL, KEY);
+    pub(crate) fn client_with(&self, change: impl FnOnce(&mut ClientConfig)) -> Client {
+        let mut config = ClientConfig::anthropic(MODEL, KEY);
         config.base_url = Some(self.url.clone());
         change(&mut config);
-        Anthropic::new(config).unwrap()
+        Client::new(config).unwrap()
+    }
+
+    /// A client of another provider that asks this server.
+    pub(crate) fn client_of(&self, provider: &str, model: &str) -> Client {
+        let preset = preset::find(provider).unwrap();
+        let config =
+            ClientConfig { base_url: Some(self.url.clone()), ..ClientConfig::new(preset, model, Some(KEY.into())) };
+        Client::new(config).unwrap()
     }
 
     pub(crate) fn requests(&self) -> Vec<Received> {
@@ -229,7 +237,7 @@ pub(crate) fn text_reply(text: &str) -> String {
 }
 
 /// A request of these messages.
-pub(crate) fn request(client: &Anthropic, messages: &[Message]) -> Request {
+pub(crate) fn request(client: &Client, messages: &[Message]) -> Request {
     Request {
         head: client.encode_head(&Head { system: "Be brief.".to_owned(), tools: Vec::new() }),
         messages: messages.iter().map(|message| client.encode(message)).collect(),
@@ -243,7 +251,7 @@ pub(crate) fn hello() -> Message {
 }
 
 /// Sends one message and gathers what streams in.
-pub(crate) async fn ask(client: &Anthropic) -> (Result<Reply, ModelFailure>, Vec<Delta>) {
+pub(crate) async fn ask(client: &Client) -> (Result<Reply, ModelFailure>, Vec<Delta>) {
     let deltas = Mutex::new(Vec::new());
     let on_delta = |delta| deltas.lock().unwrap().push(delta);
     let result = client.send(request(client, &[hello()]), &on_delta).await;
@@ -260,4 +268,23 @@ pub(crate) async fn reply(answer: Answer) -> Reply {
 pub(crate) async fn failure(answer: Answer) -> ModelFailure {
     let served = Served::new(vec![answer]).await;
     ask(&served.client()).await.0.unwrap_err()
+}
+
+/// Chunks as servers of chat completions and Gemini write them: data without a name.
+pub(crate) fn data(chunks: &[&str]) -> String {
+    chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect()
+}
+
+/// What one of `provider`'s models replies, or fails with, when the server answers with this.
+pub(crate) async fn outcome(provider: &str, model: &str, answer: Answer) -> (Result<Reply, ModelFailure>, Vec<Delta>) {
+    let served = Served::new(vec![answer]).await;
+    ask(&served.client_of(provider, model)).await
+}
+
+/// The body that one of `provider`'s models is asked with.
+pub(crate) fn body_of(client: &Client, head: &Head, messages: &[Message]) -> serde_json::Value {
+    let messages = messages.iter().map(|message| client.encode(message)).collect();
+    let (session, attempt) = (SessionId::new("0190-session"), AttemptNo(7));
+    let request = Request { head: client.encode_head(head), messages, session, attempt };
+    serde_json::from_str(&client.body(&request)).unwrap()
 }

@@ -98,3 +98,31 @@ fn check_image(image: &Value, path: &str, many: bool) -> Checked {
         false => Ok(()),
     }
 }
+
+/// Checks an image that stands in a data URL; of any other address nothing is known.
+pub(super) fn check_data_url(url: &Value, path: &str) -> Checked {
+    let Some(url) = url.as_str() else { return refuse(format!("Missing required parameter: '{path}'.")) };
+    let Some((media_type, data)) = url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,")) else {
+        return match url.starts_with("https://") || url.starts_with("http://") {
+            true => Ok(()),
+            false => refuse(format!("Invalid '{path}'. Expected a valid URL.")),
+        };
+    };
+    check_base64(media_type, data, path)
+}
+
+/// Checks an image's bytes against its type.
+pub(super) fn check_base64(media_type: &str, data: &str, path: &str) -> Checked {
+    let expected = match media_type {
+        "image/jpeg" => ImageType::Jpeg,
+        "image/png" => ImageType::Png,
+        "image/gif" => ImageType::Gif,
+        "image/webp" => ImageType::Webp,
+        _ => return refuse(format!("You uploaded an unsupported image ({path}): {media_type}.")),
+    };
+    match STANDARD.decode(data).map(|bytes| imagesize::image_type(&bytes)) {
+        Ok(Ok(found)) if found == expected => Ok(()),
+        Ok(_) => refuse(format!("The image data you provided does not represent a valid image ({path}).")),
+        Err(_) => refuse(format!("Invalid base64 image data ({path}).")),
+    }
+}

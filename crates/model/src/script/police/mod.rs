@@ -6,14 +6,19 @@
 //! limit differs between models, the stricter one is kept.
 
 mod cache;
+mod chat;
 mod fields;
+mod gemini;
 mod image;
 mod message;
 mod pairing;
 mod parameters;
 mod reasoning;
+mod responses;
+mod schema;
 mod tool;
 
+use hames_protocol::Dialect;
 use serde_json::Value;
 
 pub use reasoning::Issued;
@@ -26,7 +31,7 @@ use fields::Fields;
 pub struct Violation {
     /// The HTTP status.
     pub status: u16,
-    /// The error type, `invalid_request_error`.
+    /// The error type, for example `invalid_request_error`.
     pub kind: &'static str,
     /// The provider's words.
     pub message: String,
@@ -61,6 +66,44 @@ pub fn check(body: &[u8], issued: &Issued) -> Result<Value, Violation> {
     reasoning::check(messages, issued)?;
     message::check_prefill(&request, messages)?;
     Ok(value)
+}
+
+/// Checks a request body as the provider of a dialect would, and returns it parsed; `model` is the one that the address
+/// names, where the dialect puts it there. Pure.
+///
+/// # Errors
+/// The first rule that the body breaks.
+pub fn check_as(dialect: Dialect, body: &[u8], model: Option<&str>, issued: &Issued) -> Result<Value, Violation> {
+    let checked = match dialect {
+        Dialect::Anthropic => return check(body, issued),
+        Dialect::OpenAi => parse(body).and_then(|request| responses::check(&request, issued).map(|()| request)),
+        Dialect::OpenAiChat => parse(body).and_then(|request| chat::check(&request).map(|()| request)),
+        Dialect::Gemini => {
+            parse(body).and_then(|request| gemini::check(&request, model.unwrap_or_default(), issued).map(|()| request))
+        }
+    };
+    checked.map_err(|violation| Violation { kind: error_kind(dialect, violation.status, violation.kind), ..violation })
+}
+
+/// The type of the error with which a provider refuses a request.
+pub(super) fn rejection(dialect: Dialect) -> &'static str {
+    error_kind(dialect, 400, "invalid_request_error")
+}
+
+/// A provider's own type of the error that comes with a status; `kind` is Anthropic's.
+pub(super) fn error_kind(dialect: Dialect, status: u16, kind: &'static str) -> &'static str {
+    match (dialect, status) {
+        (Dialect::Gemini, 400 | 413) => "INVALID_ARGUMENT",
+        (Dialect::Gemini, 401) => "UNAUTHENTICATED",
+        (Dialect::Gemini, 403) => "PERMISSION_DENIED",
+        (Dialect::Gemini, 404) => "NOT_FOUND",
+        (Dialect::Gemini, 429) => "RESOURCE_EXHAUSTED",
+        (Dialect::Gemini, 503 | 529) => "UNAVAILABLE",
+        (Dialect::Gemini, _) => "INTERNAL",
+        (Dialect::OpenAi | Dialect::OpenAiChat, 500..) => "server_error",
+        (Dialect::OpenAi | Dialect::OpenAiChat, 429) => "requests",
+        _ => kind,
+    }
 }
 
 /// V8: whole JSON in UTF-8 without a lone surrogate. The reader refuses all of these itself; only its words differ.

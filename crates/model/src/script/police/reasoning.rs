@@ -46,6 +46,18 @@ impl Issued {
     }
 }
 
+impl Issued {
+    /// Whether a signature, or hidden reasoning, was given out; anything passes where nothing is known.
+    pub(super) fn knows(&self, signature: &str) -> bool {
+        let Some(turns) = &self.turns else { return true };
+        turns.iter().flatten().any(|block| match block {
+            Block::Thinking { signature: known, .. } => known == signature,
+            Block::Redacted { data } => data == signature,
+            _ => false,
+        })
+    }
+}
+
 impl Block {
     fn issued(part: &ScriptedPart) -> Self {
         match part {

@@ -5,55 +5,8 @@
 use hames_protocol::Usage;
 use serde_json::{Map, Value, json};
 
-use super::reply::{CallArguments, Fault, ScriptedPart, ScriptedReply};
-
-/// One server-sent event.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Event {
-    /// Its name, which its data repeats as `type`.
-    pub(super) name: &'static str,
-    /// Its data, on one line.
-    pub(super) data: String,
-}
-
-impl Event {
-    fn new(data: Value, name: &'static str) -> Self {
-        Self { name, data: data.to_string() }
-    }
-
-    /// An error event, as it comes after HTTP 200.
-    pub(super) fn error(kind: &str, message: &str) -> Self {
-        Self::new(json!({"type": "error", "error": {"type": kind, "message": message}}), "error")
-    }
-
-    /// The bytes of the event on the wire.
-    pub(super) fn to_bytes(&self) -> Vec<u8> {
-        format!("event: {}\ndata: {}\n\n", self.name, self.data).into_bytes()
-    }
-
-    /// Whether it carries a piece of content.
-    pub(super) fn is_delta(&self) -> bool {
-        self.name == "content_block_delta"
-    }
-}
-
-/// What a reply says of itself, beside its content.
-pub(super) struct Envelope<'a> {
-    /// The place of the reply in the script, from 0.
-    pub(super) position: usize,
-    /// The model that the request named.
-    pub(super) model: &'a str,
-}
-
-impl Envelope<'_> {
-    fn message_id(&self) -> String {
-        format!("msg_script_{:04}", self.position + 1)
-    }
-
-    fn call_id(&self, index: usize) -> String {
-        format!("toolu_script_{:04}_{:02}", self.position + 1, index + 1)
-    }
-}
+use super::{Envelope, Event, content, in_turn, object, pieces};
+use crate::script::reply::{ScriptedPart, ScriptedReply};
 
 /// The whole stream of a reply, faults aside.
 pub(super) fn stream(reply: &ScriptedReply, envelope: &Envelope<'_>) -> Vec<Event> {
@@ -62,7 +15,7 @@ pub(super) fn stream(reply: &ScriptedReply, envelope: &Envelope<'_>) -> Vec<Even
     if let Some(usage) = &usage {
         message.insert("usage".to_owned(), usage_fields(&Usage { output_tokens: 1, ..*usage }));
     }
-    let mut events = vec![Event::new(json!({"type": "message_start", "message": message}), "message_start")];
+    let mut events = vec![Event::named(json!({"type": "message_start", "message": message}), "message_start")];
     let blocks: Vec<BlockEvents> =
         content(reply).iter().enumerate().map(|(index, part)| block_events(envelope, index, part)).collect();
     if reply.split.interleave {
@@ -74,14 +27,14 @@ pub(super) fn stream(reply: &ScriptedReply, envelope: &Envelope<'_>) -> Vec<Even
             events.push(block.stop);
         }
     }
-    let ping = Event::new(json!({"type": "ping"}), "ping");
+    let ping = Event::named(json!({"type": "ping"}), "ping");
     events.insert(events.len().min(2), ping);
     let mut end = json!({"type": "message_delta", "delta": {"stop_reason": reply.stop, "stop_sequence": null}});
     if let Some(usage) = &usage {
         end["usage"] = usage_fields(usage);
     }
-    events.push(Event::new(end, "message_delta"));
-    events.push(Event::new(json!({"type": "message_stop"}), "message_stop"));
+    events.push(Event::named(end, "message_delta"));
+    events.push(Event::named(json!({"type": "message_stop"}), "message_stop"));
     events
 }
 
@@ -95,13 +48,9 @@ pub(super) fn message(reply: &ScriptedReply, envelope: &Envelope<'_>) -> Value {
     Value::Object(message)
 }
 
-fn content(reply: &ScriptedReply) -> &[ScriptedPart] {
-    if reply.fault == Some(Fault::Empty) { &[] } else { &reply.parts }
-}
-
 fn message_fields(envelope: &Envelope<'_>, content: Vec<Value>, stop: Value) -> Map<String, Value> {
     let fields = [
-        ("id", json!(envelope.message_id())),
+        ("id", json!(envelope.message_id("msg"))),
         ("type", json!("message")),
         ("role", json!("assistant")),
         ("model", json!(envelope.model)),
@@ -129,7 +78,7 @@ struct BlockEvents {
 
 fn block_events(envelope: &Envelope<'_>, index: usize, part: &ScriptedPart) -> BlockEvents {
     let delta = |delta: Value| {
-        Event::new(json!({"type": "content_block_delta", "index": index, "delta": delta}), "content_block_delta")
+        Event::named(json!({"type": "content_block_delta", "index": index, "delta": delta}), "content_block_delta")
     };
     let (start, deltas) = match part {
         ScriptedPart::Text(text) => {
@@ -144,7 +93,7 @@ fn block_events(envelope: &Envelope<'_>, index: usize, part: &ScriptedPart) -> B
         }
         ScriptedPart::Redacted { .. } => (whole_block(envelope, index, part), Vec::new()),
         ScriptedPart::Call { tool, id, arguments } => {
-            let id = id.clone().unwrap_or_else(|| envelope.call_id(index));
+            let id = id.clone().unwrap_or_else(|| envelope.id("toolu", index));
             let text = arguments.text();
             // The API begins every input with an empty piece.
             let json_pieces = std::iter::once("").chain(pieces(&text));
@@ -153,12 +102,12 @@ fn block_events(envelope: &Envelope<'_>, index: usize, part: &ScriptedPart) -> B
         }
     };
     BlockEvents {
-        start: Event::new(
+        start: Event::named(
             json!({"type": "content_block_start", "index": index, "content_block": start}),
             "content_block_start",
         ),
         deltas,
-        stop: Event::new(json!({"type": "content_block_stop", "index": index}), "content_block_stop"),
+        stop: Event::named(json!({"type": "content_block_stop", "index": index}), "content_block_stop"),
     }
 }
 
@@ -170,12 +119,8 @@ fn whole_block(envelope: &Envelope<'_>, index: usize, part: &ScriptedPart) -> Va
         }
         ScriptedPart::Redacted { data } => json!({"type": "redacted_thinking", "data": data}),
         ScriptedPart::Call { tool, id, arguments } => {
-            let id = id.clone().unwrap_or_else(|| envelope.call_id(index));
-            let input = match arguments {
-                CallArguments::Whole(map) => Value::Object(map.clone()),
-                CallArguments::Raw(text) => serde_json::from_str(text).unwrap_or_else(|_| json!({})),
-            };
-            json!({"type": "tool_use", "id": id, "name": tool, "input": input})
+            let id = id.clone().unwrap_or_else(|| envelope.id("toolu", index));
+            json!({"type": "tool_use", "id": id, "name": tool, "input": object(arguments)})
         }
     }
 }
@@ -185,28 +130,9 @@ fn interleave(blocks: Vec<BlockEvents>, events: &mut Vec<Event>) {
     let (mut rows, mut stops) = (Vec::new(), Vec::new());
     for block in blocks {
         events.push(block.start);
-        rows.push(block.deltas.into_iter());
+        rows.push(block.deltas);
         stops.push(block.stop);
     }
-    loop {
-        let before = events.len();
-        events.extend(rows.iter_mut().filter_map(Iterator::next));
-        if events.len() == before {
-            break;
-        }
-    }
+    in_turn(rows, events);
     events.extend(stops);
-}
-
-/// Splits text into two to eight pieces of about equal length, at characters.
-fn pieces(text: &str) -> impl Iterator<Item = &str> {
-    let chars = text.chars().count();
-    let length = chars.div_ceil((chars / 16).clamp(2, 8)).max(1);
-    let mut rest = text;
-    std::iter::from_fn(move || {
-        let end = rest.char_indices().nth(length).map_or(rest.len(), |(end, _)| end);
-        let (piece, after) = rest.split_at(end);
-        rest = after;
-        (!piece.is_empty()).then_some(piece)
-    })
 }

@@ -11,20 +11,20 @@ use hames_protocol::{
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use reqwest::{Response, Url};
 
-use super::assemble::Assembler;
-use super::effort::Effort;
-use super::encode;
-use super::failure::{failure, from_answer};
 use crate::catalogue;
 use crate::connection::{Connection, causes};
+use crate::effort::Effort;
+use crate::failure::{Source, failure, from_answer};
+use crate::preset::{self, Preset};
 use crate::proxy::Proxies;
 use crate::sse::Decoder;
-
-/// Where requests go without a base URL.
-const DEFAULT_BASE_URL: &str = "https://api.anthropic.com";
+use crate::wire::{self, Assembler, Progress, Wire};
 
 /// How long the provider may be silent; it sends pings far more often.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(180);
+
+/// How long a whole reply waits for what some servers send after it: its tokens, an end mark, the end of the body.
+const TRAILING_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long the end of the body is waited for after the end event, so that the connection can be used again.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(250);
@@ -44,15 +44,21 @@ const SHORTEST_SECRET: usize = 8;
 
 /// What a client needs to know.
 #[derive(Clone)]
-pub struct AnthropicConfig {
+pub struct ClientConfig {
     /// The provider's short name, for example `anthropic`.
     pub provider: String,
+    /// The wire format.
+    pub dialect: Dialect,
     /// The model's name as the provider knows it.
     pub model: String,
-    /// The API key; never shown.
-    pub key: String,
-    /// Where the API is, with or without a path, `/v1` and slashes at its end; none or blank for Anthropic itself.
+    /// The API key, never shown; none for a server that wants none.
+    pub key: Option<String>,
+    /// Where the key comes from, for the remedies of failures; for example a variable's name.
+    pub key_source: String,
+    /// Where the API is, with or without a path, a version and slashes at its end; none or blank for the provider's own.
     pub base_url: Option<String>,
+    /// Where the base URL comes from, for the remedies of failures.
+    pub base_url_source: String,
     /// How long the provider may be silent before the attempt fails.
     pub idle_timeout: Duration,
     /// How much the model should put into its replies; none for the provider's default.
@@ -65,14 +71,17 @@ pub struct AnthropicConfig {
     pub entry: Option<catalogue::Entry>,
 }
 
-impl AnthropicConfig {
-    /// A model at Anthropic itself, with a silence of at most 180 seconds.
-    pub fn new(model: impl Into<String>, key: impl Into<String>) -> Self {
+impl ClientConfig {
+    /// A model of a known provider, with a silence of at most 180 seconds.
+    pub fn new(preset: &Preset, model: impl Into<String>, key: Option<String>) -> Self {
         Self {
-            provider: "anthropic".to_owned(),
+            provider: preset.name.to_owned(),
+            dialect: preset.dialect,
             model: model.into(),
-            key: key.into(),
+            key,
+            key_source: preset.key_variables.first().copied().unwrap_or("key_env in the configuration").to_owned(),
             base_url: None,
+            base_url_source: preset.base_url_variable.unwrap_or("--base-url").to_owned(),
             idle_timeout: IDLE_TIMEOUT,
             effort: None,
             headers: Vec::new(),
@@ -80,53 +89,77 @@ impl AnthropicConfig {
             entry: None,
         }
     }
+
+    /// A model at Anthropic itself.
+    pub fn anthropic(model: impl Into<String>, key: impl Into<String>) -> Self {
+        Self::new(&preset::ANTHROPIC, model, Some(key.into()))
+    }
 }
 
-impl fmt::Debug for AnthropicConfig {
+impl fmt::Debug for ClientConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut out = f.debug_struct("AnthropicConfig");
-        out.field("provider", &self.provider);
+        let mut out = f.debug_struct("ClientConfig");
+        out.field("provider", &self.provider).field("dialect", &self.dialect);
         out.field("model", &self.model).field("base_url", &self.base_url).field("idle_timeout", &self.idle_timeout);
         out.field("effort", &self.effort);
         out.finish_non_exhaustive()
     }
 }
 
-/// A client of the Anthropic Messages API.
-pub struct Anthropic {
+/// A client of a provider's API.
+pub struct Client {
     info: ModelInfo,
+    wire: Box<dyn Wire>,
     connection: Connection,
     url: Url,
+    source: Source,
     /// What no text may show: the key, the values of the user's own headers, a proxy's password.
     secrets: Vec<String>,
     idle_timeout: Duration,
     effort: Option<Effort>,
 }
 
-impl Anthropic {
+impl Client {
     /// Prepares a client; nothing is sent.
     ///
     /// # Errors
     /// When the key cannot be sent in a header, or the base URL is none.
-    pub fn new(config: AnthropicConfig) -> Result<Self, ModelFailure> {
-        let key = checked_key(&config.key)?;
+    pub fn new(config: ClientConfig) -> Result<Self, ModelFailure> {
+        let preset = preset::of(&config.provider, config.dialect);
+        check_key(&config)?;
         let base = config.base_url.as_deref().map(str::trim).filter(|base| !base.is_empty());
-        let url = endpoint(base.unwrap_or(DEFAULT_BASE_URL))?;
-        let headers = request_headers(key, own_headers(&config.headers)?);
+        let base = base.unwrap_or(preset.base_url);
+        let wire = wire::of(config.dialect, preset::server_at(&config.provider, base), &config.model);
+        let url = endpoint(wire.as_ref(), base, preset.base_url, &config.model)?;
+        let mut headers = HeaderMap::new();
+        wire.headers(config.key.as_deref(), &mut headers)
+            .map_err(|_| bad_key(&config, "cannot be sent in a header"))?;
+        let headers = request_headers(headers, own_headers(&config.headers)?);
         let connection = Connection::to(&url, headers, &config.proxies)?;
         let entry = config.entry.unwrap_or_else(|| catalogue::find(&config.model));
+        let source = Source {
+            provider: if preset.name == config.provider { preset.title.to_owned() } else { config.provider.clone() },
+            key: config.key_source,
+            base_url: config.base_url_source,
+        };
         let info = ModelInfo {
             provider: config.provider,
             name: config.model,
-            dialect: Dialect::Anthropic,
+            dialect: config.dialect,
             context_tokens: entry.context_tokens,
             output_tokens: entry.output_tokens,
             price: entry.price,
         };
         let values = config.headers.into_iter().map(|(_, value)| value);
-        let secrets = std::iter::once(config.key).chain(values).chain(connection.secrets());
+        let secrets = config.key.into_iter().chain(values).chain(connection.secrets());
         let secrets = secrets.filter(|secret| secret.len() >= SHORTEST_SECRET).collect();
-        Ok(Self { info, connection, url, secrets, idle_timeout: config.idle_timeout, effort: config.effort })
+        let (idle_timeout, effort) = (config.idle_timeout, config.effort);
+        Ok(Self { info, wire, connection, url, source, secrets, idle_timeout, effort })
+    }
+
+    /// The body of a request: the bytes that `send` sends. Pure.
+    pub fn body(&self, request: &Request) -> String {
+        self.wire.join(request)
     }
 
     async fn attempt(&self, request: Request, on_delta: &(dyn Fn(Delta) + Send + Sync)) -> Result<Reply, ModelFailure> {
@@ -141,7 +174,7 @@ impl Anthropic {
         // The same for every repetition below this client, so that a gateway can tell a repetition from a new attempt.
         let attempt = format!("{}/{}", request.session, request.attempt);
         let client = self.connection.client().await?;
-        let sent = client.post(self.url.clone()).header("idempotency-key", attempt).body(encode::join(request)).send();
+        let sent = client.post(self.url.clone()).header("idempotency-key", attempt).body(self.body(request)).send();
         match tokio::time::timeout(self.idle_timeout, sent).await {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(problem)) => Err(self.connection.failed(problem)),
@@ -155,20 +188,27 @@ impl Anthropic {
         mut response: Response,
         on_delta: &(dyn Fn(Delta) + Send + Sync),
     ) -> Result<Reply, ModelFailure> {
-        let mut assembler = Assembler::new(&self.info.name);
+        let mut assembler = self.wire.assembler(&self.source.provider, &self.info.name);
         let mut decoder = Decoder::default();
-        let (mut events, mut received) = (Vec::new(), 0);
-        while !assembler.is_ended() {
-            let chunk = match tokio::time::timeout(self.idle_timeout, response.chunk()).await {
+        let (mut events, mut deltas, mut received) = (Vec::new(), Vec::new(), 0);
+        loop {
+            let patience = match assembler.progress() {
+                Progress::Streaming => self.idle_timeout,
+                Progress::Whole => TRAILING_TIMEOUT.min(self.idle_timeout),
+                Progress::Ended => break,
+            };
+            let chunk = match tokio::time::timeout(patience, response.chunk()).await {
                 Ok(Ok(Some(chunk))) => chunk,
                 Ok(Ok(None)) => break,
+                // What did not come any more was not needed.
+                _ if assembler.progress() == Progress::Whole => break,
                 Ok(Err(problem)) => {
                     let cause = causes(&problem.without_url());
                     let text =
                         format!("The stream from {} was cut off before its end event: {cause}.", self.connection.host);
-                    return Err(assembler.with_usage(failure(FailureKind::Transient, text)));
+                    return Err(with_usage(assembler.as_ref(), failure(FailureKind::Transient, text)));
                 }
-                Err(_) => return Err(assembler.with_usage(self.silent())),
+                Err(_) => return Err(with_usage(assembler.as_ref(), self.silent())),
             };
             received += chunk.len();
             if received > MAX_REPLY_BYTES {
@@ -176,20 +216,19 @@ impl Anthropic {
                     "The stream from {} has more than {MAX_REPLY_BYTES} bytes. It was given up.",
                     self.connection.host
                 );
-                return Err(assembler.with_usage(failure(FailureKind::Rejected, text)));
+                return Err(with_usage(assembler.as_ref(), failure(FailureKind::Rejected, text)));
             }
             decoder.feed(&chunk, &mut events).map_err(|problem| {
                 let text = format!("The stream from {} cannot be read: {problem}.", self.connection.host);
-                assembler.with_usage(failure(FailureKind::Transient, text))
+                with_usage(assembler.as_ref(), failure(FailureKind::Transient, text))
             })?;
             for mut event in events.drain(..) {
-                if event.name == "error" {
+                if wire::tells_error(&event.name, &event.data) {
                     // Before the words are shortened: half a key is a leak as well.
                     event.data = self.redacted(&event.data);
                 }
-                if let Some(delta) = assembler.event(&event.name, &event.data)? {
-                    on_delta(delta);
-                }
+                assembler.event(&event.name, &event.data, &mut deltas)?;
+                deltas.drain(..).for_each(on_delta);
             }
         }
         let drained = async { while let Ok(Some(_)) = response.chunk().await {} };
@@ -212,10 +251,10 @@ impl Anthropic {
             }
         }
         let body = self.redacted(&String::from_utf8_lossy(&bytes));
-        from_answer(&self.connection.host, status, &headers, &body)
+        from_answer(&self.source, &self.connection.host, status, &headers, &body)
     }
 
-    /// Text without what no text may show.
+    /// Text without the key and without the values of the user's own headers.
     fn redacted(&self, text: &str) -> String {
         self.secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret, REDACTED))
     }
@@ -230,17 +269,17 @@ impl Anthropic {
     }
 }
 
-impl Model for Anthropic {
+impl Model for Client {
     fn info(&self) -> &ModelInfo {
         &self.info
     }
 
     fn encode_head(&self, head: &Head) -> Arc<str> {
-        encode::encode_head(&self.info, self.effort, head)
+        self.wire.encode_head(&self.info, self.effort, head)
     }
 
     fn encode(&self, message: &Message) -> Encoded {
-        encode::encode(&self.info.name, message)
+        self.wire.encode(&self.info.name, message)
     }
 
     fn send<'a>(
@@ -257,10 +296,7 @@ impl Model for Anthropic {
     }
 }
 
-fn request_headers(key: HeaderValue, own: HeaderMap) -> HeaderMap {
-    let mut headers = HeaderMap::new();
-    headers.insert("x-api-key", key);
-    headers.insert("anthropic-version", HeaderValue::from_static("2023-06-01"));
+fn request_headers(mut headers: HeaderMap, own: HeaderMap) -> HeaderMap {
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
     headers.insert(USER_AGENT, HeaderValue::from_static(concat!("hames/", env!("CARGO_PKG_VERSION"))));
@@ -283,45 +319,47 @@ fn own_headers(headers: &[(String, String)]) -> Result<HeaderMap, ModelFailure> 
     Ok(own)
 }
 
-/// The key as a header that no log shows.
-fn checked_key(key: &str) -> Result<HeaderValue, ModelFailure> {
-    let problem = match key {
-        "" => Some("is empty"),
-        key if key.contains(['\n', '\r']) => Some("contains a line end"),
-        key if !key.bytes().all(|byte| byte.is_ascii_graphic()) => {
-            Some("contains a character that no key has (a blank, a control character, or one outside ASCII)")
+fn check_key(config: &ClientConfig) -> Result<(), ModelFailure> {
+    let problem = match config.key.as_deref() {
+        None => return Ok(()),
+        Some("") => "is empty",
+        Some(key) if key.contains(['\n', '\r']) => "contains a line end",
+        Some(key) if !key.bytes().all(|byte| byte.is_ascii_graphic()) => {
+            "contains a character that no key has (a blank, a control character, or one outside ASCII)"
         }
-        _ => None,
+        Some(_) => return Ok(()),
     };
-    match (problem, HeaderValue::from_str(key)) {
-        (None, Ok(mut value)) => {
-            value.set_sensitive(true);
-            Ok(value)
-        }
-        (problem, _) => {
-            let problem = problem.unwrap_or("cannot be sent in a header");
-            let text = format!("The API key {problem}. Copy it again, without anything around it (ANTHROPIC_API_KEY).");
-            Err(failure(FailureKind::Credential, text))
-        }
-    }
+    Err(bad_key(config, problem))
 }
 
-/// `…/v1/messages` beneath a base URL, whichever part of that it already has.
-fn endpoint(base: &str) -> Result<Url, ModelFailure> {
+fn bad_key(config: &ClientConfig, problem: &str) -> ModelFailure {
+    let source = &config.key_source;
+    let text = format!("The API key {problem}. Copy it again, without anything around it ({source}).");
+    failure(FailureKind::Credential, text)
+}
+
+/// The endpoint beneath a base URL, whichever part of it that already has.
+fn endpoint(wire: &dyn Wire, base: &str, example: &str, model: &str) -> Result<Url, ModelFailure> {
     let invalid = |why: &str| {
-        let text = format!("The base URL `{base}` cannot be used: {why}. Write it like {DEFAULT_BASE_URL}.");
+        let text = format!("The base URL `{base}` cannot be used: {why}. Write it like {example}.");
         failure(FailureKind::Setup, text)
     };
     let mut url = Url::parse(base).map_err(|problem| invalid(&problem.to_string()))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(invalid("it does not begin with http:// or https://"));
     }
-    let path = url.path().trim_end_matches('/');
-    let path = path.strip_suffix("/messages").unwrap_or(path).trim_end_matches('/');
-    let path = path.strip_suffix("/v1").unwrap_or(path).trim_end_matches('/');
-    url.set_path(&format!("{path}/v1/messages"));
+    let path = wire.endpoint(url.path(), model);
+    url.set_path(&path);
     url.set_fragment(None);
+    if let Some((name, value)) = wire.query() {
+        url.query_pairs_mut().append_pair(name, value);
+    }
     Ok(url)
+}
+
+/// Gives a failure the usage reported so far: tokens of a broken attempt are spent all the same.
+fn with_usage(assembler: &dyn Assembler, failure: ModelFailure) -> ModelFailure {
+    ModelFailure { usage: assembler.usage(), ..failure }
 }
 
 fn is_event_stream(headers: &HeaderMap) -> bool {
