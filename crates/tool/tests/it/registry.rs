@@ -52,7 +52,8 @@ fn signature(spec: &ToolSpec) -> String {
 }
 
 #[test]
-fn schemas_are_plain_objects_that_describe_every_argument() {
+fn schemas_are_plain_objects_that_describe_every_argument_whose_name_leaves_a_question() {
+    let plain = ["command", "content", "job", "patch", "replace_all"];
     for spec in World::with_checks(passing()).registry.specs() {
         let text = serde_json::to_string(&spec.schema).unwrap();
         for noise in ["$ref", "$schema", "\"title\"", "\"format\"", "anyOf", "null"] {
@@ -62,7 +63,8 @@ fn schemas_are_plain_objects_that_describe_every_argument() {
         assert_eq!(spec.schema["additionalProperties"], false, "{}", spec.name);
         assert!(!spec.description.is_empty());
         for (name, schema) in spec.schema["properties"].as_object().unwrap() {
-            assert!(schema["description"].as_str().is_some_and(|text| !text.is_empty()), "{}.{name}", spec.name);
+            let described = schema["description"].as_str().is_some_and(|text| !text.is_empty());
+            assert!(described || plain.contains(&name.as_str()), "{}.{name}", spec.name);
             assert!(schema["type"].is_string(), "{}.{name}: {schema}", spec.name);
         }
     }
