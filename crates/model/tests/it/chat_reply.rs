@@ -223,7 +223,7 @@ async fn tokens_are_counted_wherever_they_stand() {
     };
     let expected = |input, output, cached| {
         let (input_tokens, output_tokens, cache_read_tokens) = (input, output, cached);
-        Some(Usage { input_tokens, output_tokens, cache_read_tokens, cache_write_tokens: 0 })
+        Some(Usage { input_tokens, output_tokens, cache_read_tokens, cache_write_tokens: 0, estimated: false })
     };
     let (text, end) = (delta(json!({"content": "hi"})), stop("stop"));
     let last = usage(json!({"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120,

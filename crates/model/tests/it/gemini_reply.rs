@@ -118,7 +118,8 @@ async fn a_stream_without_a_reason_to_finish_is_cut_and_one_with_it_is_whole() {
 #[tokio::test]
 async fn cached_tokens_are_told_apart_and_thoughts_are_output() {
     let usage = r#"{"candidates":[{"content":{"parts":[{"text":"hi"}]},"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":100,"cachedContentTokenCount":60,"candidatesTokenCount":5,"thoughtsTokenCount":15,"totalTokenCount":120}}"#;
-    let expected = Usage { input_tokens: 40, output_tokens: 20, cache_read_tokens: 60, cache_write_tokens: 0 };
+    let expected =
+        Usage { input_tokens: 40, output_tokens: 20, cache_read_tokens: 60, cache_write_tokens: 0, estimated: false };
     assert_eq!(reply(&[usage]).await.usage, Some(expected));
 }
 

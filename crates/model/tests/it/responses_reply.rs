@@ -68,7 +68,8 @@ async fn items_become_parts_in_their_order_and_their_bytes() {
     let reply = reply.unwrap();
     assert_eq!(reply.provider_id.as_deref(), Some("resp_1"));
     assert_eq!(reply.stop, StopReason::ToolUse);
-    let usage = Usage { input_tokens: 30, output_tokens: 20, cache_read_tokens: 60, cache_write_tokens: 10 };
+    let usage =
+        Usage { input_tokens: 30, output_tokens: 20, cache_read_tokens: 60, cache_write_tokens: 10, estimated: false };
     assert_eq!(reply.usage, Some(usage));
     let natives: Vec<Value> =
         reply.parts.iter().map(|part| serde_json::from_str(part.native.as_str()).unwrap()).collect();
