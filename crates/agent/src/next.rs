@@ -105,8 +105,7 @@ pub fn take_up(state: &State, said: &[Block]) -> Option<Entry> {
     let asked = run.asked()?;
     let (call, ask) = (asked.call.id.clone(), asked.ask.clone()?);
     if said.is_empty() {
-        // An answer that the process did not live to take is still the answer.
-        return asked.answer.is_none().then_some(Entry::Asked(call, ask));
+        return Some(Entry::Asked(call, ask));
     }
     Some(Entry::Commanded(Command::Answer { call, answer: hames_protocol::Answer::Said(said.to_vec()) }))
 }

@@ -119,6 +119,23 @@ async fn an_ask_holds_what_changes_something_and_several_are_asked_in_order() {
     assert_eq!(settled.collect::<Vec<_>>(), answers);
 }
 
+/// Something wakes the driver when the time of the run would be up if waiting counted, and nothing has happened.
+#[tokio::test(start_paused = true)]
+async fn no_time_is_up_while_a_person_is_asked() {
+    let world = World::new(one_question()).with_person(&["This."]);
+    let late = std::time::Duration::from_millis(world.limits.max_time_ms + 60_000);
+    let ends_late = futures_util::stream::unfold((), move |()| async move {
+        tokio::time::sleep(late).await;
+        None::<(Command, ())>
+    });
+    let result = world.run_with("go", ends_late).await.unwrap();
+    assert_eq!(result.outcome, Outcome::Answered, "{}", result.reason);
+}
+
+fn from_outside(call: &str) -> Command {
+    Command::Answer { call: CallId::new(call), answer: Answer::said("from outside") }
+}
+
 fn after(ms: u64, command: Command) -> impl futures_core::Stream<Item = Command> + Send {
     futures_util::stream::unfold(Some(command), move |command| async move {
         match command {
@@ -143,14 +160,22 @@ async fn a_cancel_while_a_person_is_asked_withdraws_the_question() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_may_come_from_outside_and_one_that_nobody_waits_for_changes_nothing() {
-    let answer = |call: &str| Command::Answer { call: CallId::new(call), answer: Answer::said("from outside") };
+async fn an_answer_may_come_from_outside() {
     let world = World::new(one_question()).with_person(&["at the terminal"]);
-    let result = world.run_with("go", after(100, answer("call-1"))).await.unwrap();
+    let result = world.run_with("go", after(100, from_outside("call-1"))).await.unwrap();
     assert_eq!((result.outcome, &last_results(&world)[0][2]), (Outcome::Answered, &json!("from outside")));
-    let world = World::new(one_question()).with_person(&["at the terminal"]);
-    world.run_with("go", after(100, answer("call-7"))).await.unwrap();
-    assert_eq!(last_results(&world)[0][2], "at the terminal");
+}
+
+/// It comes when the time of the run would be up if waiting counted, and before its question is asked.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_nobody_waits_for_changes_nothing() {
+    let plays = vec![says(vec![ask("a", "First?"), ask("b", "Second?")]), says(vec![text("ok")])];
+    let world = World::new(plays).with_person(&["1", "2"]);
+    let late = world.limits.max_time_ms + 60_000;
+    assert!(late < AN_HOUR_MS);
+    let result = world.run_with("go", after(late, from_outside("call-2"))).await.unwrap();
+    assert_eq!(result.outcome, Outcome::Answered, "{}", result.reason);
+    assert_eq!(last_results(&world), [json!(["a", "ok", "1"]), json!(["b", "ok", "2"])]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -349,6 +349,8 @@ fn the_promises_hold_in_thousands_of_seeded_worlds_with_crashes_and_cancels() {
                 }
             }
             assert!(sim.over(), "the run never ended");
+            let is_ask = |id: &EffectId| matches!(id, EffectId::Ask(_));
+            assert!(!sim.in_flight.iter().any(is_ask), "a question stays open after the run");
             sim.check_view();
             let turns = sim.state.branch.run.as_ref().unwrap().turns;
             assert!(turns <= 12, "the bound on turns was overshot: {turns}");

@@ -5,13 +5,12 @@ use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command};
 use std::sync::mpsc::{self, Receiver};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::Value;
 
 use crate::place::{Place, kill};
-use crate::signals::wait_for;
 
 const SCRIPT: &str = r#"
 - text: I need to know something.
@@ -103,6 +102,21 @@ fn a_terminal_answers() {
 }
 
 #[test]
+fn what_was_typed_before_the_question_does_not_answer_it() {
+    let place = Place::empty();
+    let wait = "- calls: [{tool: bash, args: {command: 'until [ -e typed ]; do sleep 0.02; done'}}]";
+    let model = place.script(&format!("{wait}{SCRIPT}"));
+    let mut terminal = Terminal::run(&place, &["run", "--model", &model, "go"]);
+    terminal.type_in("too early\n");
+    terminal.wait_for("too early");
+    std::fs::write(place.work().join("typed"), "").unwrap();
+    terminal.wait_for("Answer");
+    terminal.type_in("9090\n");
+    assert_eq!(terminal.end(), 0);
+    assert_eq!(answers(&place), ["9090"]);
+}
+
+#[test]
 fn ctrl_c_at_a_question_cancels_the_run_and_ctrl_d_leaves_it_for_later() {
     for (key, code, outcome) in [("par\u{3}", 130, "cancelled"), ("\u{4}", 7, "needs_approval")] {
         let place = Place::empty();
@@ -177,7 +191,13 @@ impl Terminal {
     }
 
     fn end(mut self) -> i32 {
-        wait_for(|| self.child.try_wait().unwrap().is_some());
-        self.child.wait().unwrap().code().unwrap()
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code().unwrap();
+            }
+            assert!(start.elapsed() < Duration::from_secs(60), "it does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 }

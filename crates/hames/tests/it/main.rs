@@ -72,6 +72,12 @@ impl Place {
             .unwrap()
     }
 
+    /// Where files of this name are kept with the sessions.
+    fn kept(&self, name: &str) -> String {
+        let find = std::process::Command::new("find").arg(self.state.path()).args(["-name", name]).output().unwrap();
+        String::from_utf8(find.stdout).unwrap()
+    }
+
     async fn run(&self, model: &Arc<Watched>) -> RunResult {
         self.agent(model, SessionChoice::New).run("go").await.unwrap()
     }
@@ -128,13 +134,11 @@ async fn the_untouched_copy_goes_away_with_the_run() {
     std::fs::write(place.work.path().join("large.bin"), vec![7; 100_000]).unwrap();
     let model = Watched::new(SCRIPT);
     assert_eq!(place.run(&model).await.outcome, Outcome::Done);
-    let kept =
-        std::process::Command::new("find").arg(place.state.path()).args(["-name", "large.bin"]).output().unwrap();
-    assert_eq!(String::from_utf8(kept.stdout).unwrap(), "");
+    assert_eq!(place.kept("large.bin"), "");
 }
 
 const QUESTION: &str = "
-- calls: [{tool: ask_user, args: {question: 'Which?'}}]
+- calls: [{tool: write_file, args: {path: b.txt, content: b}}, {tool: ask_user, args: {question: 'Which?'}}]
 - calls: [{tool: finish, args: {summary: ok}}]
 ";
 
@@ -161,11 +165,14 @@ async fn whoever_embeds_hames_says_who_answers() {
 #[tokio::test]
 async fn with_nobody_named_a_question_suspends_the_run_and_the_next_prompt_answers_it() {
     let (place, model) = (Place::new(), Watched::new(QUESTION));
+    std::fs::write(place.work.path().join("a.txt"), "a").unwrap();
     let mut agent = place.agent(&model, SessionChoice::New);
     let suspended = agent.run("go").await.unwrap();
     assert_eq!(suspended.outcome, Outcome::NeedsApproval);
+    assert_ne!(place.kept("a.txt"), "", "the untouched copy is still needed");
     let result = agent.run("That one.").await.unwrap();
     assert_eq!((result.outcome, result.run_id), (Outcome::Done, suspended.run_id), "verified, in the same run");
+    assert_eq!(place.kept("a.txt"), "");
 }
 
 #[tokio::test]
