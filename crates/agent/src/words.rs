@@ -44,7 +44,7 @@ pub(crate) fn nobody_there(ask: &Ask, session: &SessionId) -> String {
     // Quoted, so that no line of it passes for a line of the result.
     let quoted: Vec<String> = question.trim().lines().map(|line| format!("> {line}")).collect();
     format!(
-        "Nobody is here to answer the model's question:\n{}\nAnswer it with: hames run --resume {session} \"ANSWER\"",
+        "The model asks, and the question was left open:\n{}\nAnswer it with: hames run --resume {session} \"ANSWER\"",
         quoted.join("\n")
     )
 }

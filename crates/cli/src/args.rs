@@ -245,6 +245,15 @@ pub(crate) fn with_short_run(arguments: impl Iterator<Item = OsString>) -> Vec<O
     arguments
 }
 
+/// The output format that a run asks for whose arguments cannot be read as a whole.
+pub(crate) fn asked_format(arguments: &[OsString]) -> OutputFormat {
+    let is_run = arguments.get(1).is_some_and(|verb| verb == "run");
+    let words = arguments.iter().map(|argument| argument.to_string_lossy()).take_while(|word| word != "--");
+    let words: Vec<String> = words.flat_map(|word| word.split('=').map(str::to_owned).collect::<Vec<_>>()).collect();
+    let given = words.iter().position(|word| word == "--output-format").and_then(|at| words.get(at + 1));
+    given.filter(|_| is_run).and_then(|word| OutputFormat::from_str(word, false).ok()).unwrap_or(OutputFormat::Text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,8 +5,8 @@
 
 use hames::context::fenced;
 use hames::protocol::{
-    Answer, Arguments, Ask, AttemptResult, Block, Call, CallId, Decision, Entry, Judgement, PartKind, Record, Reply,
-    RunStarted, Verdict,
+    Answer, Arguments, Ask, AttemptResult, Block, Call, CallId, Decision, Entry, Judgement, PartKind, Probe, Record,
+    Reply, RunStarted, ToolResult, Verdict,
 };
 
 use crate::output::{outcome_name, plain, status_words};
@@ -35,16 +35,11 @@ impl Transcript {
                 let title = format!("**Refused** ({}): {}", guard.as_str(), self.name(id));
                 Some(format!("{title}\n\n{}", fence("", reason)))
             }
-            Entry::Ended(ended) => {
-                let result = &ended.result;
-                let title = format!("**Result** ({}): {}", status_words(result.status), self.name(&ended.call));
-                let fired = result
-                    .fired
-                    .iter()
-                    .map(|problem| format!("**Guard** ({}): {}", problem.guard.as_str(), inline(&problem.text)));
-                let blocks = result.blocks.iter().map(block);
-                Some(std::iter::once(title).chain(fired).chain(blocks).collect::<Vec<_>>().join("\n\n"))
-            }
+            Entry::Ended(ended) => Some(self.result(&ended.call, &ended.result)),
+            Entry::Probed(id, probe) => match &**probe {
+                Probe::Settled(result) => Some(self.result(id, result)),
+                Probe::DidNotHappen => None,
+            },
             Entry::JobsEnded(ended) if !ended.jobs.is_empty() => {
                 Some(format!("**Jobs ended:** {}", inline(&ended.jobs.join(", "))))
             }
@@ -62,6 +57,16 @@ impl Transcript {
             }
             _ => None,
         }
+    }
+
+    fn result(&self, call: &CallId, result: &ToolResult) -> String {
+        let title = format!("**Result** ({}): {}", status_words(result.status), self.name(call));
+        let fired = result
+            .fired
+            .iter()
+            .map(|problem| format!("**Guard** ({}): {}", problem.guard.as_str(), inline(&problem.text)));
+        let blocks = result.blocks.iter().map(block);
+        std::iter::once(title).chain(fired).chain(blocks).collect::<Vec<_>>().join("\n\n")
     }
 
     fn run(&self, started: &RunStarted) -> String {

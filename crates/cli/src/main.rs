@@ -23,13 +23,14 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::args::{Cli, Verb};
+use crate::args::{Cli, OutputFormat, Verb};
 use crate::exit::Failure;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse_from(args::with_short_run(std::env::args_os())) {
+    let arguments = args::with_short_run(std::env::args_os());
+    let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
-        Err(said) => return end(said_by_clap(&said)),
+        Err(said) => return end(said_by_clap(&said, args::asked_format(&arguments))),
     };
     let done = match cli.verb {
         Verb::Run(options) => block_on(run::run(options)),
@@ -51,12 +52,17 @@ fn end(done: Result<ExitCode, Failure>) -> ExitCode {
     })
 }
 
-/// Prints help, which is data, or what is wrong with the arguments.
-fn said_by_clap(said: &clap::Error) -> Result<ExitCode, Failure> {
+/// Prints help, which is data, or what is wrong with the arguments, to which a format for programs has its object as well.
+fn said_by_clap(said: &clap::Error, format: OutputFormat) -> Result<ExitCode, Failure> {
     match said.print() {
-        Err(error) if !said.use_stderr() => Err(Failure::output(&error)),
-        _ => Ok(ExitCode::from(u8::try_from(said.exit_code()).unwrap_or(2))),
+        Err(error) if !said.use_stderr() => return Err(Failure::output(&error)),
+        _ if said.use_stderr() => {
+            let text = said.to_string();
+            output::no_result(format, text.lines().next().unwrap_or_default().trim_start_matches("error: "))?;
+        }
+        _ => {}
     }
+    Ok(ExitCode::from(u8::try_from(said.exit_code()).unwrap_or(2)))
 }
 
 /// One thread drives everything: the waiting is elsewhere, and a second thread would cost start time and memory.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use hames::protocol::port::Observer;
 use hames::protocol::{
     Arguments, AttemptResult, Call, CallId, ChangedFile, CheckEvidence, CheckKind, Command, Decision, Entry, Event,
-    ModelInfo, Network, NoticeKind, Outcome, Record, RunResult, Status, Usage, Verdict,
+    ModelInfo, Network, NoticeKind, Outcome, Probe, Record, RunResult, Status, ToolResult, Usage, Verdict,
 };
 
 use crate::args::OutputFormat;
@@ -160,6 +160,9 @@ fn text_result(result: &RunResult) -> String {
         duration::human(result.duration_ms),
         result.session_id
     ));
+    if !matches!(result.outcome, Outcome::Done | Outcome::Answered | Outcome::NeedsApproval) {
+        lines.push(format!("  go on with: hames run --resume {}", result.session_id));
+    }
     plain(&lines.join("\n"))
 }
 
@@ -232,9 +235,14 @@ impl Progress {
             Entry::Decided(id, Decision::Refuse { guard, reason }) => {
                 self.line(id, &format!("refused ({}): {}", guard.as_str(), first_line(reason)));
             }
+            Entry::Probed(id, probe) => {
+                if let Probe::Settled(result) = &**probe {
+                    self.line(id, &format!("{} (Hames was interrupted while it ran)", status_words(result.status)));
+                }
+            }
             Entry::Ended(ended) => {
                 let is_plan = self.is_plan(&ended.call);
-                self.line(&ended.call, status_words(ended.result.status));
+                self.line(&ended.call, &ending(&ended.result));
                 for fired in &ended.result.fired {
                     note(&format!("    guard ({}): {}", fired.guard.as_str(), first_line(&fired.text)));
                 }
@@ -261,8 +269,17 @@ impl Progress {
                 self.line(id, &format!("refused (finish): {}", reasons.join(" ")));
             }
             Entry::AttemptEnded(ended) => {
-                if let AttemptResult::Failure(failure) = &ended.result {
-                    note(&format!("  attempt {} failed: {}", ended.attempt, failure.message));
+                match &ended.result {
+                    AttemptResult::Failure(failure) => {
+                        note(&format!("  attempt {} failed: {}", ended.attempt, failure.message));
+                    }
+                    // The last words of a run are its summary.
+                    AttemptResult::Reply(reply)
+                        if reply.calls().next().is_some() && !reply.text().trim().is_empty() =>
+                    {
+                        note(reply.text().trim());
+                    }
+                    AttemptResult::Reply(_) | AttemptResult::Cancelled { .. } => {}
                 }
             }
             Entry::Noticed(notice) => note(match notice.kind {
@@ -286,6 +303,20 @@ impl Progress {
         // Whatever is said of a call is the last: it was refused, or it has ended.
         calls.remove(at);
     }
+}
+
+/// How a call ended; of a failure with the last thing that it said.
+fn ending(result: &ToolResult) -> String {
+    let status = status_words(result.status);
+    if result.status != Status::Failed {
+        return status.to_owned();
+    }
+    let text = result.text();
+    // Notes in brackets come after the output, that on the exit first.
+    let (notes, output): (Vec<&str>, Vec<&str>) =
+        text.lines().filter(|line| !line.trim().is_empty()).partition(|line| line.starts_with('['));
+    let said = [output.last(), notes.first()].into_iter().flatten().map(|line| shortened(line, 100));
+    format!("{status}: {}", said.collect::<Vec<_>>().join(" "))
 }
 
 impl Observer for Progress {

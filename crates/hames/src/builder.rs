@@ -210,6 +210,7 @@ impl Builder {
         let (folder, is_new) = (session.folder.clone(), session.records.is_empty());
         self.take_over(&session.records);
         self.add_standing(&root);
+        self.refuse_empty_checks()?;
         self.wire(session, root).inspect_err(|_| {
             // A session that never began is nothing that anybody should find in a list.
             if is_new {
@@ -297,6 +298,17 @@ impl Builder {
         }
         if self.network.is_none() && last.network == Network::None {
             self.network = Some(Network::None);
+        }
+    }
+
+    /// An empty command line succeeds, so as a check it would prove anything.
+    fn refuse_empty_checks(&self) -> Result<(), BuildProblem> {
+        let is_empty = |check: &String| check.trim().is_empty() || check.contains('\0');
+        match self.checks.iter().any(is_empty) {
+            true => Err(BuildProblem(
+                "A check (`--verify`) is empty or holds a NUL. Give a command, or leave it out.".into(),
+            )),
+            false => Ok(()),
         }
     }
 

@@ -8,7 +8,7 @@ use std::fs::{File, TryLockError};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hames_protocol::SessionId;
 use jiff::Timestamp;
@@ -36,6 +36,11 @@ impl Owner {
     fn unknown() -> Self {
         Self { pid: None, command: String::new(), since: 0 }
     }
+
+    /// Whether the process is still there, as far as that can be told.
+    fn is_alive(&self) -> bool {
+        self.pid.is_none_or(|pid| Path::new(&format!("/proc/{pid}")).exists())
+    }
 }
 
 impl fmt::Display for Owner {
@@ -48,6 +53,10 @@ impl fmt::Display for Owner {
         }
     }
 }
+
+/// How long the lock of a process that was killed may outlast it: a child that it had forked and that has not yet called
+/// exec, or not yet ended, shares it for a moment.
+const LAST_BREATH: Duration = Duration::from_secs(5);
 
 /// Milliseconds since 1970, by the wall clock.
 pub(crate) fn now_ms() -> u64 {
@@ -74,10 +83,19 @@ impl Lock {
     /// Takes the lock, or says who holds it.
     pub(crate) fn take(path: &Path, id: &SessionId) -> Result<Self, StoreProblem> {
         let file = open_regular(private_file().read(true).write(true).create(true).truncate(false), path)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(StoreProblem::Busy { id: id.clone(), owner: holder(&file) }),
-            Err(TryLockError::Error(cause)) => return Err(refused("lock", path, &cause)),
+        let began = Instant::now();
+        loop {
+            match file.try_lock() {
+                Ok(()) => break,
+                Err(TryLockError::WouldBlock) => {
+                    let owner = holder(&file);
+                    if owner.is_alive() || began.elapsed() > LAST_BREATH {
+                        return Err(StoreProblem::Busy { id: id.clone(), owner });
+                    }
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                Err(TryLockError::Error(cause)) => return Err(refused("lock", path, &cause)),
+            }
         }
         let lock = Self { file };
         lock.sign().map_err(|cause| refused("write", path, &cause))?;

@@ -336,7 +336,11 @@ fn points(counts: &BTreeMap<Mark, usize>) -> Vec<Point> {
     let of_mark = |(&mark, &count): (&Mark, &usize)| {
         (1..=count).flat_map(move |number| sides(mark, number).iter().map(move |&side| Point { mark, number, side }))
     };
-    counts.iter().flat_map(of_mark).collect()
+    // After its last record a run is over: there is nothing to resume.
+    let is_over = |point: &Point| {
+        point.mark == Mark::Append && point.side == Side::After && counts.get(&Mark::Append) == Some(&point.number)
+    };
+    counts.iter().flat_map(of_mark).filter(|point| !is_over(point)).collect()
 }
 
 #[test]

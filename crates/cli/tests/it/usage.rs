@@ -267,3 +267,35 @@ fn a_variable_that_only_looks_like_one_of_the_locale_is_not_taken_over() {
     let output = command.env("LC_TIME", "C").env("LC_SECRET", "canary").output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), "C none\n");
 }
+
+#[test]
+fn an_empty_check_is_refused_and_no_run_begins() {
+    let place = Place::empty();
+    for check in ["", "  "] {
+        let (code, result) = place.run_json(&place.script(ANSWER), &["--verify", check]);
+        assert_eq!((code, &result["outcome"]), (2, &serde_json::Value::Null), "{result}");
+        assert!(result["reason"].as_str().unwrap().contains("`--verify`"), "{result}");
+    }
+    assert!(place.sessions().is_empty());
+}
+
+#[test]
+fn arguments_that_cannot_be_read_still_give_the_one_object() {
+    let place = Place::empty();
+    let ran = place.run(["run", "--output-format", "json", "--max-turns", "x", "go"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.json()["reason"].as_str().unwrap().contains("--max-turns"), "{}", ran.stdout);
+    assert!(ran.stderr.contains("--max-turns"), "{}", ran.stderr);
+    assert_eq!(place.run(["run", "--output-format=text", "--max-turns", "x", "go"]).stdout, "");
+}
+
+#[test]
+fn a_person_reads_the_models_words_why_a_command_failed_and_how_to_go_on() {
+    let place = Place::empty();
+    let call = "{tool: bash, args: {command: 'echo first; echo it broke; exit 3'}}";
+    let model = place.script(&format!("- text: I try.\n  calls: [{call}]\n"));
+    let ran = place.run(["run", "--model", &model, "--max-turns", "1", "go"]);
+    assert!(ran.stderr.contains("I try.\n  bash echo first"), "{}", ran.stderr);
+    assert!(ran.stderr.contains(": failed: it broke [Exit code 3.]\n"), "{}", ran.stderr);
+    assert!(ran.stdout.contains("go on with: hames run --resume "), "{}", ran.stdout);
+}

@@ -57,6 +57,24 @@ fn a_lock_held_by_a_program_that_does_not_sign_it_is_respected() {
 }
 
 #[test]
+fn what_is_left_of_a_killed_owner_is_waited_for() {
+    let place = Place::new();
+    let id = place.written(3);
+    let lock = place.session_folder(&id).join("lock");
+    // No process has this number; a child of that owner still shares the lock.
+    std::fs::write(&lock, r#"{"pid":2147483647,"command":"hames run","since":0}"#).unwrap();
+    let mut left = std::process::Command::new("flock")
+        .args([lock.as_os_str(), "sh".as_ref(), "-c".as_ref(), "echo held; sleep 0.3".as_ref()])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut held = [0; 4];
+    std::io::Read::read_exact(left.stdout.as_mut().unwrap(), &mut held).unwrap();
+    assert!(place.store().open(&id).is_ok());
+    left.wait().unwrap();
+}
+
+#[test]
 fn a_command_started_by_the_owner_does_not_keep_the_session_locked() {
     let place = Place::new();
     let session = place.create();
