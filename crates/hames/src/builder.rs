@@ -210,7 +210,6 @@ impl Builder {
         let (folder, is_new) = (session.folder.clone(), session.records.is_empty());
         self.take_over(&session.records);
         self.add_standing(&root);
-        self.refuse_empty_checks()?;
         self.wire(session, root).inspect_err(|_| {
             // A session that never began is nothing that anybody should find in a list.
             if is_new {
@@ -220,6 +219,7 @@ impl Builder {
     }
 
     fn wire(self, session: OpenSession, root: PathBuf) -> Result<Agent, BuildProblem> {
+        self.refuse_empty_checks()?;
         let tests = if self.checks.is_empty() { TestFiles::Open } else { TestFiles::Guarded };
         let protect = self.protect.iter().cloned().chain(check_scripts(&root, &self.checks)).collect();
         let config = ProtectionConfig { tests, protect, unprotect: self.unprotect.clone() };
