@@ -8,7 +8,7 @@ use hames::model::script::{Script, ScriptServer};
 use hames::model::{Client, ClientConfig};
 use hames::protocol::port::Model;
 use hames::protocol::{
-    AttemptNo, Block, FailureKind, Head, Message, Reply, Request, SessionId, Status, ToolSpec, WireResult,
+    AttemptNo, Block, Dialect, FailureKind, Head, Message, Reply, Request, SessionId, Status, ToolSpec, WireResult,
 };
 use serde_json::{Value, json};
 
@@ -410,4 +410,57 @@ fn the_official_client_raises_its_own_errors_for_served_faults() {
         }
     }
     assert_eq!(read.len(), FAULTS.len());
+}
+
+/// The other dialects, each with a model and the variable of its key.
+const OTHERS: [(Dialect, &str, &str); 3] = [
+    (Dialect::OpenAi, "openai/gpt-6.2-sol", "OPENAI_API_KEY"),
+    (Dialect::OpenAiChat, "openai-chat/gpt-4.1", "OPENAI_API_KEY"),
+    (Dialect::Gemini, "gemini/gemini-3.8-flash", "GEMINI_API_KEY"),
+];
+
+#[test]
+fn requests_in_the_other_dialects_fit_the_official_types_as_well() {
+    let mut lines = String::new();
+    for (dialect, model, key) in OTHERS {
+        let place = Place::example();
+        let script = Script::load(&repository().join("examples/checkout.yaml")).unwrap();
+        let provider = Provider::speaking(dialect, script);
+        let url = provider.base_url();
+        let check = "python3 -m unittest discover -s tests -t .";
+        let arguments = ["run", "-m", model, "--base-url", &url, "--verify", check, "Fix the checkout total."];
+        assert!(place.hames(arguments).env(key, "any").output().unwrap().status.success(), "{model}");
+        for body in provider.bodies() {
+            lines += &(json!({"name": model, "dialect": dialect.as_str(), "body": body}).to_string() + "\n");
+        }
+        let broken = r#"{"contents": 1, "input": 1, "messages": 1}"#;
+        lines += &(json!({"name": "broken", "dialect": dialect.as_str(), "body": broken}).to_string() + "\n");
+    }
+    let found = oracle("other_requests.py", &lines);
+    let (broken, wrong): (Vec<&Value>, Vec<&Value>) = found.iter().partition(|line| line["name"] == "broken");
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(broken.len() >= OTHERS.len(), "{broken:#?}");
+}
+
+#[test]
+fn the_official_clients_read_what_is_served_in_the_other_dialects() {
+    let script = "- {reasoning: Hm., text: \"Naïve 😀 text.\"}\n\
+                  - {text: Two., calls: [{tool: read_file, args: {path: a}}, {tool: bash, args: {path: b}}]}\n\
+                  - fault: {status: 429}\n";
+    for (dialect, model, _) in OTHERS {
+        let provider = Provider::speaking(dialect, Script::from_yaml("script.yaml", script).unwrap());
+        let task = json!({"dialect": dialect.as_str(), "base_url": provider.base_url(), "attempts": 3});
+        let read = oracle("other_streams.py", &task.to_string());
+        assert_eq!(read[0]["text"], "Naïve 😀 text.", "{model}: {read:#?}");
+        assert_eq!(read[1]["text"], "Two.", "{model}: {read:#?}");
+        let calls: Vec<(String, Value)> = read[1]["calls"].as_array().unwrap().iter().map(called).collect();
+        let expected = [("read_file", "a"), ("bash", "b")].map(|(tool, path)| (tool.to_owned(), json!({"path": path})));
+        assert_eq!(calls, expected, "{model}");
+        assert_eq!(read[2]["status"], 429, "{model}: {read:#?}");
+    }
+}
+
+/// A call as the official client read it: its name, and its arguments out of their text.
+fn called(call: &Value) -> (String, Value) {
+    (call[0].as_str().unwrap().to_owned(), serde_json::from_str(call[1].as_str().unwrap()).unwrap())
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 use hames::model::script::{ReceivedRequest, Script, ScriptServer};
+use hames::protocol::Dialect;
 use tokio::sync::oneshot;
 
 use crate::place::{Place, Ran};
@@ -55,8 +56,12 @@ impl Provider {
     }
 
     pub(crate) fn serving(script: Script) -> Self {
-        let (server, beside) = Beside::begin(|| async {
-            Arc::new(ScriptServer::bind(script, "127.0.0.1:0".parse().unwrap()).await.unwrap())
+        Self::speaking(Dialect::Anthropic, script)
+    }
+
+    pub(crate) fn speaking(dialect: Dialect, script: Script) -> Self {
+        let (server, beside) = Beside::begin(move || async move {
+            Arc::new(ScriptServer::bind_as(dialect, script, "127.0.0.1:0".parse().unwrap()).await.unwrap())
         });
         Self { server, _beside: beside }
     }
