@@ -130,6 +130,7 @@ async fn no_time_is_up_while_a_person_is_asked() {
     });
     let result = world.run_with("go", ends_late).await.unwrap();
     assert_eq!(result.outcome, Outcome::Answered, "{}", result.reason);
+    assert_eq!(last_results(&world), [json!(["a", "ok", "This."])]);
 }
 
 fn from_outside(call: &str) -> Command {
