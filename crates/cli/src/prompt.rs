@@ -7,9 +7,9 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use hames::Image;
 use hames::context::SystemPrompt;
 use hames::protocol::Block;
+use hames::{Image, PlainFile, read_beneath};
 
 use crate::args::RunOptions;
 use crate::config::Settings;
@@ -92,17 +92,26 @@ fn read(options: &RunOptions) -> Result<String, Failure> {
 
 /// The changes that the user makes to the instructions.
 pub(crate) fn system(settings: &Settings) -> Result<SystemPrompt, Failure> {
-    let read = |file: &PathBuf| {
-        let text = std::fs::read_to_string(file).map_err(|error| {
-            Failure::usage(format!("The instructions in {} cannot be read: {error}.", file.display()))
-        })?;
-        match text.trim().is_empty() {
-            true => Err(Failure::usage(format!("{} is empty. Write instructions into it.", file.display()))),
-            false => Ok(text),
-        }
-    };
-    let replacement = settings.system_prompt_file.value.as_ref().map(read).transpose()?;
+    let replacement = settings.system_prompt_file.value.as_deref().map(instructions).transpose()?;
     Ok(SystemPrompt { replacement, addition: settings.append_system_prompt.value.clone() })
+}
+
+/// Reads instructions from a plain file: a pipe that nobody writes to would be waited for without an end.
+fn instructions(file: &Path) -> Result<String, Failure> {
+    let refused = |why: &str| {
+        let file = file.display();
+        Failure::usage(format!("The instructions in {file} cannot be used: {why}. Name a text file in UTF-8."))
+    };
+    let real = file.canonicalize().map_err(|error| refused(&error.to_string()))?;
+    let root = Path::new("/");
+    let bytes = match read_beneath(root, real.strip_prefix(root).unwrap_or(&real), LONGEST_BYTES) {
+        PlainFile::Read { bytes, .. } => bytes,
+        PlainFile::Absent => return Err(refused("there is no such file")),
+        PlainFile::TooLarge(size) => return Err(refused(&format!("it has {size} bytes, more than any model takes"))),
+        PlainFile::Refused(why) => return Err(refused(&why)),
+    };
+    let text = String::from_utf8(bytes).map_err(|_| refused("it is not UTF-8 text"))?;
+    if text.trim().is_empty() { Err(refused("it is empty")) } else { Ok(text) }
 }
 
 /// Reads standard input to its end. It may be a pipe that nobody writes to: whoever waits for that is told so.

@@ -67,7 +67,14 @@ fn instructions_that_cannot_be_read_are_a_usage_error() {
     let place = Place::empty();
     let model = place.script("- text: '42'\n");
     std::fs::write(place.work().join("empty.md"), " \n").unwrap();
-    for (file, words) in [("missing.md", "cannot be read"), ("empty.md", "is empty")] {
+    rustix::fs::mknodat(rustix::fs::CWD, place.work().join("pipe"), rustix::fs::FileType::Fifo, 0o600.into(), 0)
+        .unwrap();
+    for (file, words) in [
+        ("missing.md", "No such file"),
+        ("empty.md", "is empty"),
+        ("pipe", "it is no plain file"),
+        ("/dev/zero", "it is no plain file"),
+    ] {
         let ran = place.run(["run", "--model", &model, "--system-prompt-file", file, "go"]);
         assert_eq!(ran.code, 2, "{}", ran.stderr);
         assert!(ran.stderr.contains(file) && ran.stderr.contains(words), "{}", ran.stderr);

@@ -46,7 +46,7 @@ pub struct ProtectionConfig {
 pub enum ProtectionProblem {
     /// A glob of the user is not one.
     #[error(
-        "The glob `{glob}` of {option} cannot be used: {why}. Write it as in a .gitignore file, relative to the workspace."
+        "The glob `{glob}` in {option} cannot be used: {why}. Write it as in a .gitignore file, relative to the workspace."
     )]
     Glob {
         /// The option that it was given with.

@@ -151,6 +151,26 @@ async fn nodes_runner_is_controlled_where_a_check_names_a_test_or_a_script() {
     NODE.check("npm test", &NODE_FORGERIES[..3]).await;
 }
 
+const NODE_RENAMED: Project = Project {
+    files: &[
+        NODE.files[0],
+        NODE.files[1],
+        (
+            "test/pricing.test.js",
+            "const t = require('node:test');\nconst assert = require('node:assert');\n\
+             const discount = require('../pricing.js').discount;\n\
+             t('none', () => assert.strictEqual(discount(50, 0), 50));\n\
+             t('ten', () => assert.strictEqual(discount(50, 10), 45));\n",
+        ),
+    ],
+    ..NODE
+};
+
+#[tokio::test]
+async fn tests_of_node_declared_by_another_name_are_controlled() {
+    NODE_RENAMED.check("node --test", &NODE_FORGERIES[2..3]).await;
+}
+
 const JEST: Project = Project {
     files: &[
         ("package.json", "{ \"name\": \"shop\", \"scripts\": { \"test\": \"jest\" } }\n"),
