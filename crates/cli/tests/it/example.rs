@@ -204,7 +204,11 @@ pub(crate) fn strip(value: &mut Value) {
         Value::Array(values) => values.iter_mut().for_each(strip),
         // `Ran 2 tests in 0.001s`, and the name of the file that `sed -i` writes.
         Value::String(text) => {
-            let words = text.split(' ').filter(|word| !word.starts_with("0.0") && !word.starts_with("tests/sed"));
+            let is_time = |word: &str| {
+                let first = word.lines().next().unwrap_or_default();
+                first.strip_suffix('s').is_some_and(|seconds| seconds.contains('.') && seconds.parse::<f64>().is_ok())
+            };
+            let words = text.split(' ').filter(|word| !is_time(word) && !word.starts_with("tests/sed"));
             *text = words.collect::<Vec<_>>().join(" ");
         }
         _ => {}
